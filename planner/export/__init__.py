@@ -1,0 +1,1 @@
+"""A plan as other programs read it."""

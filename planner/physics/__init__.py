@@ -1,0 +1,1 @@
+"""Memory, roofline, parallelism and serving as pure functions on a few numbers."""

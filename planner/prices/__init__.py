@@ -1,0 +1,1 @@
+"""Checks and listings of price snapshots."""

@@ -1,0 +1,1 @@
+"""Files of the user and of others, read into checked values."""

@@ -1,0 +1,1 @@
+"""The pydantic models of every file that planner reads or writes."""

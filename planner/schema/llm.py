@@ -1,0 +1,161 @@
+"""The shape of a language model, as written in `workloads/models/*.yaml` (one file a model, named by its id)."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from planner.schema.base import Frozen, Id, NonNegativeCount, Positive, PositiveCount, Sourced, Text
+
+AttentionKind = Literal["full", "sliding", "chunked", "mla", "linear", "none"]
+
+
+class AttentionGroup(Frozen):
+    """Layers whose attention is alike. `linear` covers SSM, DeltaNet and every other constant recurrent state."""
+
+    layer_count: PositiveCount
+    kind: AttentionKind
+    head_count: NonNegativeCount = 0
+    kv_head_count: NonNegativeCount = 0
+    head_dim: NonNegativeCount = 0
+    v_head_dim: NonNegativeCount | None = None
+    """Width of a value head where it differs from the key head."""
+    window_tok: PositiveCount | None = None
+    kv_lora_rank: PositiveCount | None = None
+    rope_dim: NonNegativeCount | None = None
+    state_bytes_per_sequence: Annotated[int, Field(ge=0)] = 0
+    """Whole recurrent state of these layers for one sequence, at the dtypes the engine keeps it in."""
+    cache_is_shared: bool = False
+    """These layers read the cache of an earlier layer and keep none of their own."""
+    kv_is_one_tensor: bool = False
+    """K and V are the same stored tensor, so the cache counts it once."""
+    indexer_bytes_per_tok: NonNegativeCount = 0
+    """Keys of a sparse-attention indexer, all these layers, in their own dtype."""
+    kv_compression: PositiveCount = 1
+    """Tokens that share one cache entry (compressed attention); 1 where every token keeps its own."""
+
+    @model_validator(mode="after")
+    def _coherent(self) -> AttentionGroup:
+        if self.kind in ("full", "sliding", "chunked"):
+            if not (self.head_count and self.kv_head_count and self.head_dim):
+                raise ValueError(f"{self.kind} attention needs head_count, kv_head_count and head_dim")
+            if self.head_count % self.kv_head_count:
+                raise ValueError("kv_head_count must divide head_count")
+        if (self.kind in ("sliding", "chunked")) != (self.window_tok is not None):
+            raise ValueError("window_tok belongs to sliding and chunked attention, and to no other")
+        if (self.kind == "mla") != (self.kv_lora_rank is not None):
+            raise ValueError("kv_lora_rank belongs to mla attention, and to no other")
+        return self
+
+
+class MlpGroup(Frozen):
+    """Layers whose feed-forward part is alike: dense, or a mixture of experts."""
+
+    layer_count: PositiveCount
+    kind: Literal["dense", "moe"]
+    intermediate_size: NonNegativeCount = 0
+    expert_count: NonNegativeCount = 0
+    top_k: NonNegativeCount = 0
+    shared_expert_count: NonNegativeCount = 0
+    expert_intermediate_size: NonNegativeCount = 0
+
+    @model_validator(mode="after")
+    def _coherent(self) -> MlpGroup:
+        if self.kind == "moe" and not (0 < self.top_k <= self.expert_count):
+            raise ValueError("a mixture of experts needs 0 < top_k <= expert_count")
+        return self
+
+
+class ParameterCounts(Frozen):
+    """Unique parameters by component; they sum to `total_count`. Formats quantise some and leave others in 16 bit."""
+
+    total_count: PositiveCount
+    embedding_count: NonNegativeCount
+    """Input embedding (and the output head too where they are tied)."""
+    head_count: NonNegativeCount
+    """Output head where it is a matrix of its own; 0 where tied."""
+    attention_count: NonNegativeCount
+    mlp_count: NonNegativeCount
+    """Dense feed-forward matrices, shared experts included."""
+    experts_count: NonNegativeCount = 0
+    """Routed experts, all of them."""
+    router_count: NonNegativeCount = 0
+    norm_count: NonNegativeCount = 0
+    other_count: NonNegativeCount = 0
+    """Vision tower, recurrent-layer parameters and the rest."""
+    active_count: PositiveCount
+    """Multiplied for one decoded token: everything but unused experts, the input embedding's other rows and the vision tower."""
+
+    @model_validator(mode="after")
+    def _sums(self) -> ParameterCounts:
+        parts = (
+            self.embedding_count + self.head_count + self.attention_count + self.mlp_count + self.experts_count
+            + self.router_count + self.norm_count + self.other_count
+        )
+        if parts != self.total_count:
+            raise ValueError(f"components sum to {parts}, total_count says {self.total_count}")
+        if self.active_count > self.total_count:
+            raise ValueError("active_count exceeds total_count")
+        return self
+
+
+class Llm(Sourced):
+    """A language model's shape: enough to count its bytes and its operations."""
+
+    id: Id
+    name: Text
+    family: Id
+    hf_repo: Text | None = None
+    release_date: date | None = None
+    license: Text | None = None
+    native_weights: Id
+    """Format the maker ships (`bf16`, `fp8`, `mxfp4`), an id of `hardware/formats.yaml`."""
+    max_context_tok: PositiveCount
+    vocab_size: PositiveCount
+    hidden_size: PositiveCount
+    layer_count: PositiveCount
+    attention: tuple[AttentionGroup, ...]
+    mlp: tuple[MlpGroup, ...]
+    params: ParameterCounts
+    vision_head_count: NonNegativeCount = 0
+    is_encoder: bool = False
+    """An embedding or encoder model: it keeps no KV cache."""
+    notes: Text | None = None
+
+    @model_validator(mode="after")
+    def _layers(self) -> Llm:
+        if not self.attention:
+            raise ValueError("attention needs at least one group")
+        total = sum(group.layer_count for group in self.attention)
+        if total != self.layer_count:
+            raise ValueError(f"attention groups cover {total} layers, layer_count says {self.layer_count}")
+        return self
+
+
+class WeightFormat(Sourced):
+    """How weights are stored, as bits per parameter and component, scales and zero points included."""
+
+    id: Id
+    name: Text
+    runs_on: tuple[Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx", "transformers"], ...]
+    rule_bytes_per_param: Positive
+    """The rule of thumb printed beside the finer figure."""
+    bits_per_weight: dict[Literal["attention", "mlp", "experts", "embedding", "head", "router", "norm", "other"], Positive]
+    compute_dtype: Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
+    """Matrix products run in this dtype where the accelerator has it, else in `bf16` after dequantisation."""
+    is_gguf: bool = False
+    quality_note: Text | None = None
+    quality_loss_frac: float | None = None
+    """Relative loss of the cited metric against 16 bit; its source is `sources.quality_loss_frac`."""
+
+
+class KvFormat(Sourced):
+    """How the KV cache is stored."""
+
+    id: Id
+    name: Text
+    bytes_per_value: Positive
+    """Scales included."""
+    runs_on: tuple[Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx", "transformers"], ...]
