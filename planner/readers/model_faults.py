@@ -1,0 +1,323 @@
+"""What pydantic found, said plainly: one fault for each real mistake, at its line, with the accepted range and a cure."""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic.fields import FieldInfo
+
+from planner.errors import Fault, did_you_mean, one_line
+from planner.readers.yaml_nodes import Place
+
+_MISMATCH = ("_type", "_parsing")
+
+
+class Located(Protocol):
+    """A parsed document that knows its lines (`yaml_file.Document`)."""
+
+    data: Any
+    file: str
+
+    def line_of(self, place: Place) -> int | None: ...
+
+    def plain_text(self, place: Place) -> str | None: ...
+
+
+class _Found:
+    """One pydantic error with its place in the document; labels of union branches are set apart."""
+
+    def __init__(self, error: Mapping[str, Any], data: Any) -> None:
+        self.error = error
+        self.kind: str = error["type"]
+        self.branches: list[tuple[int, str]] = []
+        self.is_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
+        self.is_written = True
+        place: list[str | int] = []
+        loc = error["loc"][:-1] if self.is_key else error["loc"]
+        here = data
+        for index, step in enumerate(loc):
+            last_missing = index == len(loc) - 1 and self.kind == "missing"
+            if (isinstance(here, Mapping) and step in here) or (isinstance(here, Sequence) and not isinstance(here, str) and _fits(here, step)):
+                here = here[step]
+                place.append(step)
+            elif last_missing:
+                place.append(step)
+            elif isinstance(step, str) and (not isinstance(here, Mapping) or _is_branch(loc, index, here, self.kind)):
+                self.branches.append((len(place), step))
+            else:
+                place.append(step)
+                self.is_written = False
+                here = None
+        self.place: Place = tuple(place)
+        self.value = error["input"] if self.kind != "missing" else None
+
+
+def _fits(here: Sequence[Any], step: Any) -> bool:
+    return isinstance(step, int) and step < len(here)
+
+
+def _is_branch(loc: Sequence[Any], index: int, here: Mapping[Any, Any], kind: str) -> bool:
+    """Tell a union branch's label from a key that is not written: what follows a label is a key of the mapping at hand."""
+    if index == len(loc) - 1:
+        return True
+    following = loc[index + 1]
+    return following in here or kind == "missing"
+
+
+def model_faults(model: type[BaseModel], error: ValidationError, document: Located) -> list[Fault]:
+    """Return one fault for each mistake that `error` holds about `document`; never a fault for each branch of a union."""
+    found = [_Found(e, document.data) for e in error.errors(include_url=False)]
+    written = [f for f in found if f.is_written or f.kind == "missing"]
+    return [_fault(model, f, document) for f in _one_branch_each(written or found)]
+
+
+def _one_branch_each(found: list[_Found]) -> list[_Found]:
+    groups: dict[tuple[Place, str], list[_Found]] = {}
+    result = []
+    for f in found:
+        if f.branches:
+            depth = f.branches[0][0]
+            groups.setdefault((f.place[:depth], f.branches[0][1]), []).append(f)
+        else:
+            result.append(f)
+    best: dict[Place, list[_Found]] = {}
+    for (at, _), group in groups.items():
+        if at not in best or _rank(group) > _rank(best[at]):
+            best[at] = group
+    for group in best.values():
+        result.extend(group)
+    return result
+
+
+def _rank(group: list[_Found]) -> tuple[bool, int, int]:
+    """Prefer the branch whose faults lie deepest, are not a plain mismatch of kind, and are few."""
+    deepest = max(len(f.place) for f in group)
+    mismatch = all(f.kind.endswith(_MISMATCH) and len(f.place) == len(group[0].place) for f in group)
+    return (not mismatch or deepest > group[0].branches[0][0], deepest, -len(group))
+
+
+def _fault(model: type[BaseModel], f: _Found, document: Located) -> Fault:
+    what, cure = _words(model, f, document)
+    return Fault(document.file, document.line_of(f.place), dotted(f.place), one_line(what, 300), one_line(cure, 300))
+
+
+def dotted(place: Place) -> str:
+    """Return a place as people write it.
+
+    >>> dotted(("owned", 0, "node"))
+    'owned[0].node'
+    """
+    text = ""
+    for step in place:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _words(model: type[BaseModel], f: _Found, document: Located) -> tuple[str, str]:
+    kind, ctx, value = f.kind, f.error.get("ctx", {}), f.value
+    shown = show(value)
+    typed = document.plain_text(f.place)
+    if kind == "missing":
+        return f"'{f.place[-1]}' is missing", f"add `{f.place[-1]}:`{_purpose(model, f)}"
+    if kind == "extra_forbidden":
+        known = sorted({name for m in _models_at(model, f, f.place[:-1]) for name in _names(m)})
+        return f"unknown key '{f.place[-1]}'", did_you_mean(str(f.place[-1]), known)
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        tags = re.findall(r"'([^']*)'", str(ctx.get("expected_tags", "")))
+        return f"{ctx.get('tag', 'this')} is none of {', '.join(tags)}", did_you_mean(str(ctx.get("tag", "")), tags)
+    if kind in ("literal_error", "enum"):
+        known = re.findall(r"'([^']*)'", str(ctx.get("expected", ""))) or [str(ctx.get("expected", ""))]
+        if isinstance(value, bool) and typed is not None:
+            return f"YAML reads {typed} as {str(value).lower()}; one of {', '.join(known)} is due", f"write it in quotes if the word is meant: '{typed}'"
+        return f"{shown} is none of {', '.join(known)}", did_you_mean(str(value), known)
+    if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"):
+        accepted = _range(model, f)
+        return f"{shown} is out of range", f"accepted: {accepted}" if accepted else "write a finite number"
+    if kind in ("value_error", "assertion_error") or kind.startswith("planner"):
+        text = str(ctx.get("error", "")) or str(f.error["msg"])
+        what, _, cure = text.partition("; ")
+        return what, cure
+    return _mismatch(model, f, value, shown, typed, ctx)
+
+
+def _mismatch(model: type[BaseModel], f: _Found, value: Any, shown: str, typed: str | None, ctx: Mapping[str, Any]) -> tuple[str, str]:
+    kind = f.kind
+    if kind.startswith(("float_", "int_", "decimal_", "number_")):
+        if kind == "int_from_float":
+            return f"{shown} is not a whole number", "write a whole number"
+        accepted = _range(model, f)
+        saying = f"YAML reads {typed} as {show(value)}" if isinstance(value, bool) and typed else shown
+        return f"{saying} where a number is due", "write a plain number" + (f", accepted: {accepted}" if accepted else "")
+    if kind.startswith("bool"):
+        return f"{shown} where yes or no is due", "write true or false"
+    if kind == "string_type" and isinstance(value, bool) and typed is not None:
+        return f"YAML reads {typed} as {str(value).lower()}; text is due", f"write it in quotes: '{typed}'"
+    if kind == "string_type":
+        simple = typed is not None and value is not None
+        return f"{shown} where text is due", f"write it in quotes: '{typed}'" if simple else "write text"
+    if kind == "string_pattern_mismatch":
+        if "a-z0-9_." in str(ctx.get("pattern", "")):
+            tidy = re.sub(r"[^a-z0-9_.]+", "_", str(value).lower()).strip("_")
+            return f"{shown} is not an id", "use lower-case letters, digits, _ and ." + (f": '{tidy}'" if tidy else "")
+        return f"{shown} does not have the form that is due", f"it must match {ctx.get('pattern')}"
+    if kind in ("string_too_short", "string_too_long"):
+        bound = ctx.get("min_length", ctx.get("max_length"))
+        side = "short: at least" if kind.endswith("short") else "long: at most"
+        return f"this text is too {side} {bound} characters", "write it again"
+    if kind in ("too_short", "too_long"):
+        least = kind == "too_short"
+        bound, got = ctx.get("min_length" if least else "max_length"), ctx.get("actual_length")
+        return f"{got} entries where at {'least' if least else 'most'} {bound} are due", "add some" if least else "remove some"
+    if kind.startswith("date"):
+        return f"{shown} is not a date", "write year-month-day, for example 2026-11-30"
+    if kind in ("list_type", "tuple_type", "set_type"):
+        return f"{shown} where a list is due", "write [a, b], or one '- item' a line"
+    if kind in ("model_type", "dict_type", "model_attributes_type", "mapping_type"):
+        return f"{shown} where a mapping of keys is due", "write `key: value` lines below it" + _keys_hint(model, f)
+    if kind == "none_required":
+        return f"{shown} where nothing is due", "remove it"
+    return str(f.error["msg"]).lower(), "correct the value"
+
+
+def show(value: Any) -> str:
+    """Return a value as a user would recognise it, cut to a few words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text '{one_line(value, 60)}'"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return f"{value:g}" if isinstance(value, float) else one_line(str(value), 60)
+
+
+def _purpose(model: type[BaseModel], f: _Found) -> str:
+    for owner in _models_at(model, f, f.place[:-1]):
+        info = owner.model_fields.get(str(f.place[-1]))
+        if info is not None and info.description:
+            return f" ({info.description.split('. ')[0].rstrip('.')})"
+    return ""
+
+
+def _keys_hint(model: type[BaseModel], f: _Found) -> str:
+    names = [n for m in _models_at(model, f, f.place) for n in _names(m)]
+    return f" (keys: {', '.join(dict.fromkeys(names))})" if names else ""
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def _range(model: type[BaseModel], f: _Found) -> str:
+    low = high = ""
+    for part in _bounds([a for a in _annotations_at(model, f, f.place)]):
+        if isinstance(part, Gt):
+            low = f"more than {_number(part.gt)}"
+        elif isinstance(part, Ge):
+            low = f"at least {_number(part.ge)}"
+        elif isinstance(part, Lt):
+            high = f"less than {_number(part.lt)}"
+        elif isinstance(part, Le):
+            high = f"at most {_number(part.le)}"
+    return " and ".join(side for side in (low, high) if side)
+
+
+def _number(bound: Any) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{float(bound):,.10g}"
+
+
+def _bounds(parts: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for part in parts:
+        if isinstance(part, (Gt, Ge, Lt, Le)):
+            found.append(part)
+        elif isinstance(part, FieldInfo):
+            found.extend(_bounds(part.metadata))
+            if part.annotation is not None:
+                found.extend(_bounds([part.annotation]))
+        elif get_origin(part) in (typing.Annotated, typing.Union, types.UnionType):
+            found.extend(_bounds(get_args(part)))
+    return found
+
+
+def _models_at(model: type[BaseModel], f: _Found, place: Place) -> list[type[BaseModel]]:
+    return _models(_annotations_at(model, f, place))
+
+
+def _annotations_at(model: type[BaseModel], f: _Found, place: Place) -> list[Any]:
+    """Return the types that may stand at a place, following the union branches that the error names."""
+    here: list[Any] = [model]
+    for depth, step in enumerate(place):
+        here = [_info for annotation in _branch(here, f, depth) for _info in _below(annotation, step)]
+    return _branch(here, f, len(place))
+
+
+def _branch(annotations: list[Any], f: _Found, depth: int) -> list[Any]:
+    label = next((name for at, name in f.branches if at == depth), None)
+    if label is None:
+        return annotations
+    chosen = [a for a in _alternatives(annotations) if _label(a) == label]
+    return chosen or annotations
+
+
+def _alternatives(annotations: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for annotation in annotations:
+        if isinstance(annotation, FieldInfo):
+            found.extend(_alternatives([annotation.annotation]))
+        elif get_origin(annotation) in (typing.Union, types.UnionType):
+            found.extend(_alternatives(get_args(annotation)))
+        elif get_origin(annotation) is typing.Annotated and not any(isinstance(a, Tag) for a in get_args(annotation)):
+            found.extend(_alternatives([get_args(annotation)[0]]))
+        else:
+            found.append(annotation)
+    return found
+
+
+def _label(annotation: Any) -> str | None:
+    if get_origin(annotation) is typing.Annotated:
+        return next((a.tag for a in get_args(annotation) if isinstance(a, Tag)), None)
+    return getattr(annotation, "__name__", None)
+
+
+def _below(annotation: Any, step: str | int) -> list[Any]:
+    if isinstance(annotation, FieldInfo):
+        return _below(annotation.annotation, step)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for name, info in annotation.model_fields.items():
+            if step in (name, info.alias):
+                return [info]
+        return []
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is typing.Annotated:
+        return _below(arguments[0], step)
+    if origin in (typing.Union, types.UnionType):
+        return [found for part in arguments for found in _below(part, step)]
+    if origin is dict:
+        return [arguments[1]]
+    if origin in (list, tuple, set, frozenset) and arguments:
+        return [arguments[0]]
+    return []
+
+
+def _models(annotations: Iterable[Any]) -> list[type[BaseModel]]:
+    found: list[type[BaseModel]] = []
+    for annotation in annotations:
+        if isinstance(annotation, FieldInfo):
+            found.extend(_models([annotation.annotation]))
+        elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            found.append(annotation)
+        elif get_origin(annotation) is typing.Annotated:
+            found.extend(_models(get_args(annotation)[:1]))
+        elif get_origin(annotation) in (typing.Union, types.UnionType):
+            found.extend(_models(get_args(annotation)))
+    return found

@@ -1,0 +1,128 @@
+"""YAML files read with care: refused by size before reading, parsed within bounds, validated with every fault at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from planner.errors import Fault, InputError
+from planner.readers.model_faults import model_faults
+from planner.readers.yaml_nodes import Builder, FastLoader, Node, Place
+
+SHIPPED_MAX_BYTES = 16_000_000
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass
+class Document:
+    """A file's content as plain Python values (`data`), able to say on which line each place stands."""
+
+    data: Any
+    file: str
+    _root: Node | None = None
+    _reread: Callable[[], Node] | None = None
+
+    def line_of(self, place: Place) -> int | None:
+        """Return the 1-based line of a place's key or item, or of the nearest parent that is written in the file."""
+        lines = [line for line, _ in self._walk(place)]
+        return lines[-1] if lines else None
+
+    def plain_text(self, place: Place) -> str | None:
+        """Return a plain scalar as it was typed (`no` for False); None where the place is missing, quoted or not a scalar."""
+        steps = list(self._walk(place))
+        return steps[-1][1].plain if len(steps) == len(place) + 1 else None
+
+    def _walk(self, place: Place) -> Iterator[tuple[int, Node]]:
+        if self._root is None and self._reread is not None:
+            self._root = self._reread()
+        node = self._root
+        if node is None:
+            return
+        yield node.line, node
+        for step in place:
+            found = node.children.get(step)
+            if found is None:
+                return
+            yield found
+            node = found[1]
+
+
+def read_yaml(path: Path, *, max_bytes: int, file: str | None = None) -> Document:
+    """Read one YAML document of at most `max_bytes`.
+
+    `file` is the name that faults carry (the path as given, if left out). Raises `InputError` for anything that is not
+    one well-formed, bounded UTF-8 document of plain values: the faults carry the line.
+    """
+    name = str(path) if file is None else file
+    return parse_yaml(read_bytes(path, max_bytes=max_bytes, file=name), name)
+
+
+def parse_yaml(raw: bytes, file: str) -> Document:
+    """Parse the bytes of one YAML document; see `read_yaml`."""
+    root = Builder(file).build(_decoded(raw, file))
+    return Document(root.data, file, root)
+
+
+def read_yaml_fast(path: Path, file: str | None = None) -> Document:
+    """Read a shipped data file without tracking lines; the file is read again, with lines, when a fault asks for one.
+
+    For files of this package only: aliases are not counted. Duplicate keys and foreign tags are refused all the same.
+    """
+    name = str(path) if file is None else file
+    raw = read_bytes(path, max_bytes=SHIPPED_MAX_BYTES, file=name)
+    text = _decoded(raw, name)
+    try:
+        data = yaml.load(text, Loader=FastLoader)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return parse_yaml(raw, name)
+    return Document(data, name, None, lambda: Builder(name).build(text))
+
+
+def read_bytes(path: Path, *, max_bytes: int, file: str) -> bytes:
+    """Return a file's bytes, refusing by its size before anything is read."""
+    try:
+        if path.is_dir():
+            raise InputError([Fault(file, None, "", "this is a folder, not a file", "give the path of a YAML file")])
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise InputError([_too_large(file, f"{size:,} bytes", max_bytes)])
+        with path.open("rb") as stream:
+            raw = stream.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise InputError([Fault(file, None, "", "no such file", "check the path")]) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError([Fault(file, None, "", f"cannot be read: {reason.lower()}", "check the path and its permissions")]) from None
+    if len(raw) > max_bytes:
+        raise InputError([_too_large(file, "more", max_bytes)])
+    return raw
+
+
+def _too_large(file: str, size: str, max_bytes: int) -> Fault:
+    return Fault(file, None, "", f"the file is too large: {size}, at most {max_bytes:,} bytes are read", "give the right file, or split it")
+
+
+def _decoded(raw: bytes, file: str) -> str:
+    if b"\0" in raw:
+        line = raw[: raw.index(b"\0")].count(b"\n") + 1
+        raise InputError([Fault(file, line, "", "a NUL byte: this is not a text file", "give a YAML file saved as UTF-8 text")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError([Fault(file, line, "", f"not UTF-8 text (byte 0x{raw[error.start]:02x})", "save the file as UTF-8")]) from None
+
+
+def validate(model: type[M], document: Document, file: str | None = None) -> M:
+    """Return the document as a checked `model`, or raise `InputError` with every fault, each with file, line and cure."""
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        faults = model_faults(model, error, document)
+    name = document.file if file is None else file
+    raise InputError(Fault(name, f.line, f.place, f.what, f.cure) for f in faults)
