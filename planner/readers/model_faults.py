@@ -32,7 +32,7 @@ class Located(Protocol):
 class _Found:
     """One pydantic error with its place in the document; labels of union branches are set apart."""
 
-    def __init__(self, error: Mapping[str, Any], data: Any) -> None:
+    def __init__(self, error: Mapping[str, Any], data: Any, under: Place = ()) -> None:
         self.error = error
         self.kind: str = error["type"]
         self.branches: list[tuple[int, str]] = []
@@ -43,7 +43,7 @@ class _Found:
         here = data
         for index, step in enumerate(loc):
             last_missing = index == len(loc) - 1 and self.kind == "missing"
-            if (isinstance(here, Mapping) and step in here) or (isinstance(here, Sequence) and not isinstance(here, str) and _fits(here, step)):
+            if _fits(here, step):
                 here = here[step]
                 place.append(step)
             elif last_missing:
@@ -55,11 +55,14 @@ class _Found:
                 self.is_written = False
                 here = None
         self.place: Place = tuple(place)
+        self.full_place: Place = (*under, *place)
         self.value = error["input"] if self.kind != "missing" else None
 
 
-def _fits(here: Sequence[Any], step: Any) -> bool:
-    return isinstance(step, int) and step < len(here)
+def _fits(here: Any, step: Any) -> bool:
+    if isinstance(here, Mapping):
+        return step in here
+    return isinstance(here, list) and isinstance(step, int) and step < len(here)
 
 
 def _is_branch(loc: Sequence[Any], index: int, here: Mapping[Any, Any], kind: str) -> bool:
@@ -70,9 +73,15 @@ def _is_branch(loc: Sequence[Any], index: int, here: Mapping[Any, Any], kind: st
     return following in here or kind == "missing"
 
 
-def model_faults(model: type[BaseModel], error: ValidationError, document: Located) -> list[Fault]:
-    """Return one fault for each mistake that `error` holds about `document`; never a fault for each branch of a union."""
-    found = [_Found(e, document.data) for e in error.errors(include_url=False)]
+def model_faults(model: Any, error: ValidationError, document: Located, under: Place = ()) -> list[Fault]:
+    """Return one fault for each mistake that `error` holds about `document`; never a fault for each branch of a union.
+
+    `under` is the place in the document that was validated (the whole of it, if empty).
+    """
+    data = document.data
+    for step in under:
+        data = data[step]
+    found = [_Found(e, data, under) for e in error.errors(include_url=False)]
     written = [f for f in found if f.is_written or f.kind == "missing"]
     return [_fault(model, f, document) for f in _one_branch_each(written or found)]
 
@@ -102,9 +111,9 @@ def _rank(group: list[_Found]) -> tuple[bool, int, int]:
     return (not mismatch or deepest > group[0].branches[0][0], deepest, -len(group))
 
 
-def _fault(model: type[BaseModel], f: _Found, document: Located) -> Fault:
+def _fault(model: Any, f: _Found, document: Located) -> Fault:
     what, cure = _words(model, f, document)
-    return Fault(document.file, document.line_of(f.place), dotted(f.place), one_line(what, 300), one_line(cure, 300))
+    return Fault(document.file, document.line_of(f.full_place), dotted(f.full_place), one_line(what, 300), one_line(cure, 300))
 
 
 def dotted(place: Place) -> str:
@@ -119,10 +128,10 @@ def dotted(place: Place) -> str:
     return text
 
 
-def _words(model: type[BaseModel], f: _Found, document: Located) -> tuple[str, str]:
+def _words(model: Any, f: _Found, document: Located) -> tuple[str, str]:
     kind, ctx, value = f.kind, f.error.get("ctx", {}), f.value
     shown = show(value)
-    typed = document.plain_text(f.place)
+    typed = document.plain_text(f.full_place)
     if kind == "missing":
         return f"'{f.place[-1]}' is missing", f"add `{f.place[-1]}:`{_purpose(model, f)}"
     if kind == "extra_forbidden":
@@ -134,7 +143,8 @@ def _words(model: type[BaseModel], f: _Found, document: Located) -> tuple[str, s
     if kind in ("literal_error", "enum"):
         known = re.findall(r"'([^']*)'", str(ctx.get("expected", ""))) or [str(ctx.get("expected", ""))]
         if isinstance(value, bool) and typed is not None:
-            return f"YAML reads {typed} as {str(value).lower()}; one of {', '.join(known)} is due", f"write it in quotes if the word is meant: '{typed}'"
+            what = f"YAML reads {typed} as {show(value)}; one of {', '.join(known)} is due"
+            return what, f"write it in quotes if the word is meant: '{typed}'"
         return f"{shown} is none of {', '.join(known)}", did_you_mean(str(value), known)
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"):
         accepted = _range(model, f)
@@ -146,7 +156,7 @@ def _words(model: type[BaseModel], f: _Found, document: Located) -> tuple[str, s
     return _mismatch(model, f, value, shown, typed, ctx)
 
 
-def _mismatch(model: type[BaseModel], f: _Found, value: Any, shown: str, typed: str | None, ctx: Mapping[str, Any]) -> tuple[str, str]:
+def _mismatch(model: Any, f: _Found, value: Any, shown: str, typed: str | None, ctx: Mapping[str, Any]) -> tuple[str, str]:
     kind = f.kind
     if kind.startswith(("float_", "int_", "decimal_", "number_")):
         if kind == "int_from_float":
@@ -200,7 +210,7 @@ def show(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else one_line(str(value), 60)
 
 
-def _purpose(model: type[BaseModel], f: _Found) -> str:
+def _purpose(model: Any, f: _Found) -> str:
     for owner in _models_at(model, f, f.place[:-1]):
         info = owner.model_fields.get(str(f.place[-1]))
         if info is not None and info.description:
@@ -208,7 +218,7 @@ def _purpose(model: type[BaseModel], f: _Found) -> str:
     return ""
 
 
-def _keys_hint(model: type[BaseModel], f: _Found) -> str:
+def _keys_hint(model: Any, f: _Found) -> str:
     names = [n for m in _models_at(model, f, f.place) for n in _names(m)]
     return f" (keys: {', '.join(dict.fromkeys(names))})" if names else ""
 
@@ -217,9 +227,9 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _range(model: type[BaseModel], f: _Found) -> str:
+def _range(model: Any, f: _Found) -> str:
     low = high = ""
-    for part in _bounds([a for a in _annotations_at(model, f, f.place)]):
+    for part in _bounds(_annotations_at(model, f, f.place)):
         if isinstance(part, Gt):
             low = f"more than {_number(part.gt)}"
         elif isinstance(part, Ge):
@@ -249,11 +259,11 @@ def _bounds(parts: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _models_at(model: type[BaseModel], f: _Found, place: Place) -> list[type[BaseModel]]:
+def _models_at(model: Any, f: _Found, place: Place) -> list[type[BaseModel]]:
     return _models(_annotations_at(model, f, place))
 
 
-def _annotations_at(model: type[BaseModel], f: _Found, place: Place) -> list[Any]:
+def _annotations_at(model: Any, f: _Found, place: Place) -> list[Any]:
     """Return the types that may stand at a place, following the union branches that the error names."""
     here: list[Any] = [model]
     for depth, step in enumerate(place):
