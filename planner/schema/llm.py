@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 
 from planner.schema.base import Frozen, Id, NonNegativeCount, Positive, PositiveCount, Sourced, Text
 
+ParameterCount = Annotated[int, Field(ge=0, le=10**14)]
+"""A count of parameters: larger than the other counts may be (the largest open model has 2.8e12)."""
+
 AttentionKind = Literal["full", "sliding", "chunked", "mla", "linear", "none"]
 
 
@@ -35,6 +38,8 @@ class AttentionGroup(Frozen):
     """Keys of a sparse-attention indexer, all these layers, in their own dtype."""
     kv_compression: PositiveCount = 1
     """Tokens that share one cache entry (compressed attention); 1 where every token keeps its own."""
+    is_second_cache: bool = False
+    """A further cache of layers that another group already counts (DeepSeek V4 keeps a window and a compressed cache)."""
 
     @model_validator(mode="after")
     def _coherent(self) -> AttentionGroup:
@@ -60,6 +65,12 @@ class MlpGroup(Frozen):
     top_k: NonNegativeCount = 0
     shared_expert_count: NonNegativeCount = 0
     expert_intermediate_size: NonNegativeCount = 0
+    shared_expert_intermediate_size: NonNegativeCount = 0
+    """Width of one shared expert where it differs from a routed one; 0 where alike."""
+    expert_input_size: NonNegativeCount = 0
+    """Width of the latent the routed experts read and write; 0 where they work at the hidden size."""
+    is_gated: bool = True
+    """Three matrices (gate, up, down); false: two (up, down). `intermediate_size` beside experts is a dense part of every layer."""
 
     @model_validator(mode="after")
     def _coherent(self) -> MlpGroup:
@@ -71,21 +82,21 @@ class MlpGroup(Frozen):
 class ParameterCounts(Frozen):
     """Unique parameters by component; they sum to `total_count`. Formats quantise some and leave others in 16 bit."""
 
-    total_count: PositiveCount
-    embedding_count: NonNegativeCount
+    total_count: Annotated[int, Field(ge=1, le=10**14)]
+    embedding_count: ParameterCount
     """Input embedding (and the output head too where they are tied)."""
-    head_count: NonNegativeCount
+    head_count: ParameterCount
     """Output head where it is a matrix of its own; 0 where tied."""
-    attention_count: NonNegativeCount
-    mlp_count: NonNegativeCount
+    attention_count: ParameterCount
+    mlp_count: ParameterCount
     """Dense feed-forward matrices, shared experts included."""
-    experts_count: NonNegativeCount = 0
+    experts_count: ParameterCount = 0
     """Routed experts, all of them."""
-    router_count: NonNegativeCount = 0
-    norm_count: NonNegativeCount = 0
-    other_count: NonNegativeCount = 0
+    router_count: ParameterCount = 0
+    norm_count: ParameterCount = 0
+    other_count: ParameterCount = 0
     """Vision tower, recurrent-layer parameters and the rest."""
-    active_count: PositiveCount
+    active_count: Annotated[int, Field(ge=1, le=10**14)]
     """Multiplied for one decoded token: everything but unused experts, the input embedding's other rows and the vision tower."""
 
     @model_validator(mode="after")
@@ -128,7 +139,7 @@ class Llm(Sourced):
     def _layers(self) -> Llm:
         if not self.attention:
             raise ValueError("attention needs at least one group")
-        total = sum(group.layer_count for group in self.attention)
+        total = sum(group.layer_count for group in self.attention if not group.is_second_cache)
         if total != self.layer_count:
             raise ValueError(f"attention groups cover {total} layers, layer_count says {self.layer_count}")
         return self
