@@ -103,9 +103,9 @@ class KvPart:
         return self.bytes_per_head_tok * heads / self.compression
 
     def bytes_of(self, context_tok: int, tp: int, block_tok: int) -> float:
-        """Return the bytes of one sequence on one GPU, in whole pages, at most the window (which fills whole pages too)."""
-        held_tok = context_tok if self.window_tok is None else min(context_tok, self.window_tok)
-        return self.bytes_per_tok(tp) * paged_tok(held_tok, block_tok)
+        """Return the bytes of one sequence on one GPU: whole pages, and at most the window where there is one."""
+        held_tok = paged_tok(context_tok, block_tok)
+        return self.bytes_per_tok(tp) * (held_tok if self.window_tok is None else min(held_tok, self.window_tok))
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, flo
     A component that the format does not name stays in 16 bit; routed experts are stored as the MLP where they have no
     entry of their own.
     """
-    bits: dict[str, float] = {name: value for name, value in weights.bits_per_weight.items()}
+    bits: dict[str, float] = dict(weights.bits_per_weight.items())
     bits.setdefault("experts", bits.get("mlp", DEFAULT_BITS_PER_WEIGHT))
     p = llm.params
     counts = {
