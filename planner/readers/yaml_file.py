@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from planner.readers.yaml_nodes import Builder, FastLoader, Node, Place
 
 SHIPPED_MAX_BYTES = 16_000_000
 T = TypeVar("T")
+_NEEDS_CARE = re.compile(r"(?m)(?:^|[\s\[{,:-])\*[A-Za-z0-9_]|(?:- ){30}|(?:[\[{]\s*){30}|^ {240}")
+"""Aliases and deep nesting, which the fast reader would follow without bounds."""
 
 
 @dataclass
@@ -67,11 +70,13 @@ def read_yaml_fast(path: Path, *, max_bytes: int = SHIPPED_MAX_BYTES) -> Any:
     """Return the plain values of a data file, read several times faster because no lines are kept.
 
     For files of this package or of the user's own catalog: when they do not validate, `read_yaml` them for the lines.
-    Aliases are left to the careful reader, as is everything that this one refuses.
+    Aliases and deep nesting are left to the careful reader, as is everything that this one refuses.
     """
     name = str(path)
     raw = read_bytes(path, max_bytes=max_bytes, file=name)
     text = _decoded(raw, name)
+    if _NEEDS_CARE.search(text):
+        return parse_yaml(raw, name).data
     try:
         return yaml.load(text, Loader=FastLoader)
     except (yaml.YAMLError, RecursionError):
