@@ -12,9 +12,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from planner.schema.base import Confidence, Frac, Frozen, Id, PositiveCount, SourceKind, Text
+from planner.schema.base import _LOCATOR, Confidence, Frac, Frozen, Id, PositiveCount, SourceKind, Text
 
-Usd = Annotated[Decimal, Field(gt=0, le=Decimal("1e9"), allow_inf_nan=False)]
+Usd = Annotated[Decimal, Field(gt=0, lt=Decimal("1e9"), allow_inf_nan=False)]
+"""A purchase price. The bounds are far outside every price seen: they catch a slipped point, not a dear offer."""
+UsdRate = Annotated[Decimal, Field(gt=0, le=Decimal("100000"), allow_inf_nan=False)]
+"""A price by the node-hour or by the million tokens."""
 RentTerm = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
 
 
@@ -33,6 +36,8 @@ class PriceRow(Frozen):
     def _explained(self) -> PriceRow:
         if self.kind in ("derived", "assumed") and not self.note:
             raise ValueError(f"a {self.kind} price needs a note with its working")
+        if not _LOCATOR.match(self.source):
+            raise ValueError("source must be a URL or start with github:, pypi:, doi:, arxiv: or doc:")
         return self
 
 
@@ -48,11 +53,21 @@ class RentRow(PriceRow):
     gpu: Id
     gpu_count: PositiveCount
     term: RentTerm
-    usd_per_node_hour: Usd
+    usd_per_node_hour: UsdRate
     upfront_frac: Frac | None = None
     """Part of a commitment paid at its start; absent on other terms."""
     availability_frac: Frac | None = None
     """Spot only: the part of the hours asked for that is delivered."""
+
+    @model_validator(mode="after")
+    def _of_its_term(self) -> RentRow:
+        if self.availability_frac is not None and self.term != "spot":
+            raise ValueError("availability_frac belongs to spot rows only; leave it empty")
+        if self.availability_frac == 0:
+            raise ValueError("availability_frac 0 is an offer that is never delivered; remove the row")
+        if self.upfront_frac is not None and not self.term.startswith("reserved"):
+            raise ValueError("upfront_frac belongs to reserved rows only; leave it empty")
+        return self
 
 
 class ApiRow(PriceRow):
@@ -65,15 +80,15 @@ class ApiRow(PriceRow):
     """The open-weight model served, an id of `workloads/models`; absent for closed models."""
     regions: tuple[Id, ...] = ()
     """Where the offer states that data is processed; empty where it does not say."""
-    usd_per_mtok_input: Usd
-    usd_per_mtok_cached_input: Usd | None = None
-    usd_per_mtok_cache_write: Usd | None = None
-    usd_per_mtok_output: Usd
-    usd_per_mtok_batch_input: Usd | None = None
-    usd_per_mtok_batch_output: Usd | None = None
+    usd_per_mtok_input: UsdRate
+    usd_per_mtok_cached_input: UsdRate | None = None
+    usd_per_mtok_cache_write: UsdRate | None = None
+    usd_per_mtok_output: UsdRate
+    usd_per_mtok_batch_input: UsdRate | None = None
+    usd_per_mtok_batch_output: UsdRate | None = None
     tier_threshold_tok: PositiveCount | None = None
-    usd_per_mtok_tier_input: Usd | None = None
-    usd_per_mtok_tier_output: Usd | None = None
+    usd_per_mtok_tier_input: UsdRate | None = None
+    usd_per_mtok_tier_output: UsdRate | None = None
     max_context_tok: PositiveCount | None = None
     max_req_per_min: PositiveCount | None = None
     max_input_tok_per_min: PositiveCount | None = None
@@ -87,6 +102,10 @@ class ApiRow(PriceRow):
     @model_validator(mode="after")
     def _tiers(self) -> ApiRow:
         if self.usd_per_mtok_tier_input is not None and self.tier_threshold_tok is None:
+            raise ValueError("a tier price needs tier_threshold_tok")
+        if self.tier_threshold_tok is not None and self.usd_per_mtok_tier_input is None:
+            raise ValueError("tier_threshold_tok needs usd_per_mtok_tier_input")
+        if self.usd_per_mtok_tier_output is not None and self.tier_threshold_tok is None:
             raise ValueError("a tier price needs tier_threshold_tok")
         if self.attributes and not self.attributes_source:
             raise ValueError("attributes need attributes_source")
@@ -116,14 +135,21 @@ class OperatingRow(PriceRow):
     category: Id
     region: Id | None = None
     name: Text
-    value: Annotated[Decimal, Field(ge=0)]
-    value_low: Decimal | None = None
-    value_high: Decimal | None = None
+    value: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]
+    value_low: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
+    value_high: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] | None = None
     unit: Text
     age_months: Annotated[int, Field(ge=0, le=240)] | None = None
     """`residual_value` rows: the age the share of the purchase price holds at."""
     applies_to: Id | None = None
     """A provider, GPU family or term that the figure is limited to."""
+
+    @model_validator(mode="after")
+    def _range(self) -> OperatingRow:
+        low, high = self.value_low, self.value_high
+        if (low is not None and low > self.value) or (high is not None and high < self.value):
+            raise ValueError("value must lie between its low and high")
+        return self
 
 
 class SnapshotInfo(Frozen):
