@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from planner.errors import Fault, did_you_mean, one_line
 from planner.readers.yaml_nodes import Place
+from planner.schema.export import field_docs
 
 _MISMATCH = ("_type", "_parsing")
 
@@ -32,45 +33,45 @@ class Located(Protocol):
 class _Found:
     """One pydantic error with its place in the document; labels of union branches are set apart."""
 
-    def __init__(self, error: Mapping[str, Any], data: Any, under: Place = ()) -> None:
+    def __init__(self, error: Mapping[str, Any], data: Any, model: Any, under: Place = ()) -> None:
         self.error = error
         self.kind: str = error["type"]
         self.branches: list[tuple[int, str]] = []
-        self.is_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
         self.is_written = True
+        loc = error["loc"][:-1] if error["loc"] and error["loc"][-1] == "[key]" else error["loc"]
         place: list[str | int] = []
-        loc = error["loc"][:-1] if self.is_key else error["loc"]
+        types_here: list[Any] = [model]
         here = data
         for index, step in enumerate(loc):
-            last_missing = index == len(loc) - 1 and self.kind == "missing"
+            below = [found for annotation in types_here for found in _below(annotation, step)]
+            names_a_key = index == len(loc) - 1 and self.kind in ("missing", "extra_forbidden")
             if _fits(here, step):
                 here = here[step]
-                place.append(step)
-            elif last_missing:
-                place.append(step)
-            elif isinstance(step, str) and (not isinstance(here, Mapping) or _is_branch(loc, index, here, self.kind)):
-                self.branches.append((len(place), step))
-            else:
-                place.append(step)
+            elif below or names_a_key or not isinstance(step, str):
                 self.is_written = False
                 here = None
+            else:
+                self.branches.append((len(place), step))
+                types_here = _branch(types_here, step)
+                continue
+            place.append(step)
+            types_here = below
+        if self.kind == "union_tag_invalid" and _fits(here, "kind"):
+            place.append("kind")
+        self.types = types_here
         self.place: Place = tuple(place)
         self.full_place: Place = (*under, *place)
         self.value = error["input"] if self.kind != "missing" else None
+
+    def owners(self, model: Any) -> list[type[BaseModel]]:
+        """Return the models that may hold the last key of this place."""
+        return _models(_annotations_at(model, self, self.place[:-1]))
 
 
 def _fits(here: Any, step: Any) -> bool:
     if isinstance(here, Mapping):
         return step in here
     return isinstance(here, list) and isinstance(step, int) and step < len(here)
-
-
-def _is_branch(loc: Sequence[Any], index: int, here: Mapping[Any, Any], kind: str) -> bool:
-    """Tell a union branch's label from a key that is not written: what follows a label is a key of the mapping at hand."""
-    if index == len(loc) - 1:
-        return True
-    following = loc[index + 1]
-    return following in here or kind == "missing"
 
 
 def model_faults(model: Any, error: ValidationError, document: Located, under: Place = ()) -> list[Fault]:
@@ -81,34 +82,28 @@ def model_faults(model: Any, error: ValidationError, document: Located, under: P
     data = document.data
     for step in under:
         data = data[step]
-    found = [_Found(e, data, under) for e in error.errors(include_url=False)]
+    found = [_Found(e, data, model, under) for e in error.errors(include_url=False)]
     written = [f for f in found if f.is_written or f.kind == "missing"]
     return [_fault(model, f, document) for f in _one_branch_each(written or found)]
 
 
 def _one_branch_each(found: list[_Found]) -> list[_Found]:
-    groups: dict[tuple[Place, str], list[_Found]] = {}
-    result = []
+    """Keep, where a union's branches all failed, the branch that the user most likely meant."""
+    contests: dict[tuple[Place, tuple[tuple[int, str], ...]], dict[str, list[_Found]]] = {}
     for f in found:
-        if f.branches:
-            depth = f.branches[0][0]
-            groups.setdefault((f.place[:depth], f.branches[0][1]), []).append(f)
-        else:
-            result.append(f)
-    best: dict[Place, list[_Found]] = {}
-    for (at, _), group in groups.items():
-        if at not in best or _rank(group) > _rank(best[at]):
-            best[at] = group
-    for group in best.values():
-        result.extend(group)
-    return result
+        for nth, (depth, label) in enumerate(f.branches):
+            contests.setdefault((f.place[:depth], tuple(f.branches[:nth])), {}).setdefault(label, []).append(f)
+    lost: set[int] = set()
+    for (at, _), groups in contests.items():
+        winner = max(groups.values(), key=lambda group: _rank(group, len(at)))
+        lost.update(id(f) for group in groups.values() if group is not winner for f in group)
+    return [f for f in found if id(f) not in lost]
 
 
-def _rank(group: list[_Found]) -> tuple[bool, int, int]:
-    """Prefer the branch whose faults lie deepest, are not a plain mismatch of kind, and are few."""
-    deepest = max(len(f.place) for f in group)
-    mismatch = all(f.kind.endswith(_MISMATCH) and len(f.place) == len(group[0].place) for f in group)
-    return (not mismatch or deepest > group[0].branches[0][0], deepest, -len(group))
+def _rank(group: list[_Found], depth: int) -> tuple[bool, int, int]:
+    """Prefer the branch whose faults are not a plain mismatch of kind, lie deepest, and are few."""
+    mismatch = all(f.kind.endswith(_MISMATCH) and len(f.place) == depth for f in group)
+    return (not mismatch, max(len(f.place) for f in group), -len(group))
 
 
 def _fault(model: Any, f: _Found, document: Located) -> Fault:
@@ -135,7 +130,7 @@ def _words(model: Any, f: _Found, document: Located) -> tuple[str, str]:
     if kind == "missing":
         return f"'{f.place[-1]}' is missing", f"add `{f.place[-1]}:`{_purpose(model, f)}"
     if kind == "extra_forbidden":
-        known = sorted({name for m in _models_at(model, f, f.place[:-1]) for name in _names(m)})
+        known = sorted({name for owner in f.owners(model) for name in _names(owner)})
         return f"unknown key '{f.place[-1]}'", did_you_mean(str(f.place[-1]), known)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         tags = re.findall(r"'([^']*)'", str(ctx.get("expected_tags", "")))
@@ -147,21 +142,21 @@ def _words(model: Any, f: _Found, document: Located) -> tuple[str, str]:
             return what, f"write it in quotes if the word is meant: '{typed}'"
         return f"{shown} is none of {', '.join(known)}", did_you_mean(str(value), known)
     if kind in ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"):
-        accepted = _range(model, f)
+        accepted = _range(f)
         return f"{shown} is out of range", f"accepted: {accepted}" if accepted else "write a finite number"
     if kind in ("value_error", "assertion_error") or kind.startswith("planner"):
         text = str(ctx.get("error", "")) or str(f.error["msg"])
         what, _, cure = text.partition("; ")
         return what, cure
-    return _mismatch(model, f, value, shown, typed, ctx)
+    return _mismatch(f, value, shown, typed, ctx)
 
 
-def _mismatch(model: Any, f: _Found, value: Any, shown: str, typed: str | None, ctx: Mapping[str, Any]) -> tuple[str, str]:
+def _mismatch(f: _Found, value: Any, shown: str, typed: str | None, ctx: Mapping[str, Any]) -> tuple[str, str]:
     kind = f.kind
     if kind.startswith(("float_", "int_", "decimal_", "number_")):
         if kind == "int_from_float":
             return f"{shown} is not a whole number", "write a whole number"
-        accepted = _range(model, f)
+        accepted = _range(f)
         saying = f"YAML reads {typed} as {show(value)}" if isinstance(value, bool) and typed else shown
         return f"{saying} where a number is due", "write a plain number" + (f", accepted: {accepted}" if accepted else "")
     if kind.startswith("bool"):
@@ -187,9 +182,11 @@ def _mismatch(model: Any, f: _Found, value: Any, shown: str, typed: str | None, 
     if kind.startswith("date"):
         return f"{shown} is not a date", "write year-month-day, for example 2026-11-30"
     if kind in ("list_type", "tuple_type", "set_type"):
+        if isinstance(value, bool) and typed is not None:
+            shown = f"YAML reads {typed} as {shown}"
         return f"{shown} where a list is due", "write [a, b], or one '- item' a line"
     if kind in ("model_type", "dict_type", "model_attributes_type", "mapping_type"):
-        return f"{shown} where a mapping of keys is due", "write `key: value` lines below it" + _keys_hint(model, f)
+        return f"{shown} where a mapping of keys is due", "write `key: value` lines below it" + _keys_hint(f)
     if kind == "none_required":
         return f"{shown} where nothing is due", "remove it"
     return str(f.error["msg"]).lower(), "correct the value"
@@ -211,15 +208,15 @@ def show(value: Any) -> str:
 
 
 def _purpose(model: Any, f: _Found) -> str:
-    for owner in _models_at(model, f, f.place[:-1]):
-        info = owner.model_fields.get(str(f.place[-1]))
-        if info is not None and info.description:
-            return f" ({info.description.split('. ')[0].rstrip('.')})"
+    for owner in f.owners(model):
+        text = field_docs(owner).get(str(f.place[-1]))
+        if text:
+            return f" ({text.split('. ')[0].rstrip('.')})"
     return ""
 
 
-def _keys_hint(model: Any, f: _Found) -> str:
-    names = [n for m in _models_at(model, f, f.place) for n in _names(m)]
+def _keys_hint(f: _Found) -> str:
+    names = [n for m in _models(f.types) for n in _names(m)]
     return f" (keys: {', '.join(dict.fromkeys(names))})" if names else ""
 
 
@@ -227,9 +224,9 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _range(model: Any, f: _Found) -> str:
+def _range(f: _Found) -> str:
     low = high = ""
-    for part in _bounds(_annotations_at(model, f, f.place)):
+    for part in _bounds(f.types):
         if isinstance(part, Gt):
             low = f"more than {_number(part.gt)}"
         elif isinstance(part, Ge):
@@ -259,22 +256,19 @@ def _bounds(parts: Iterable[Any]) -> list[Any]:
     return found
 
 
-def _models_at(model: Any, f: _Found, place: Place) -> list[type[BaseModel]]:
-    return _models(_annotations_at(model, f, place))
-
-
 def _annotations_at(model: Any, f: _Found, place: Place) -> list[Any]:
     """Return the types that may stand at a place, following the union branches that the error names."""
     here: list[Any] = [model]
-    for depth, step in enumerate(place):
-        here = [_info for annotation in _branch(here, f, depth) for _info in _below(annotation, step)]
-    return _branch(here, f, len(place))
+    for depth in range(len(place) + 1):
+        for at, label in f.branches:
+            if at == depth:
+                here = _branch(here, label)
+        if depth < len(place):
+            here = [found for annotation in here for found in _below(annotation, place[depth])]
+    return here
 
 
-def _branch(annotations: list[Any], f: _Found, depth: int) -> list[Any]:
-    label = next((name for at, name in f.branches if at == depth), None)
-    if label is None:
-        return annotations
+def _branch(annotations: list[Any], label: str) -> list[Any]:
     chosen = [a for a in _alternatives(annotations) if _label(a) == label]
     return chosen or annotations
 

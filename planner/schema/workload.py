@@ -7,6 +7,7 @@ the key to correct; those that span sections are in `schema/workload_rules.py`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -54,10 +55,8 @@ def _month(value: Any) -> Any:
         if len(value) == 7 and year.isdigit() and month.isdigit() and len(year) == 4 and 1 <= int(month) <= 12 and int(year) >= 1:
             return date(int(year), int(month), 1)
         if len(value) == 10:
-            try:
+            with suppress(ValueError):
                 value = date.fromisoformat(value)
-            except ValueError:
-                pass
     if isinstance(value, date) and value.day == 1:
         return date(value.year, value.month, 1)
     shown = f"the text '{value[:40]}'" if isinstance(value, str) else str(value)[:40]
@@ -635,14 +634,16 @@ def within_context(rules: Rules, tokens: RequestTokens, max_context_tok: int) ->
     for name in ("prompt", "output"):
         p99 = getattr(tokens, name).p99
         if p99 > max_context_tok:
-            rules.add(("tokens", name, "p99"), f"{p99:g} tokens exceed max_context_tok ({max_context_tok})", "raise max_context_tok, or lower p99")
+            what = f"{p99:g} tokens exceed max_context_tok ({max_context_tok})"
+            rules.add(("tokens", name, "p99"), what, "raise max_context_tok, or lower p99")
 
 
 def common_rules(rules: Rules, workload: Served) -> None:
     """Hold what an API may do against what privacy allows."""
     allow = workload.privacy.allow
     if allow == ("api",) and not workload.api_equivalents:
-        rules.add(("privacy", "allow"), "only api is allowed and api_equivalents is empty, which leaves nothing", "name API offers, or allow own or rent")
+        what = "only api is allowed and api_equivalents is empty, which leaves nothing"
+        rules.add(("privacy", "allow"), what, "name API offers, or allow own or rent")
     if workload.api_unproven == "accept" and "api" not in allow:
         rules.add(("api_unproven",), "api_unproven is set where no API is allowed", "remove it, or add api to privacy.allow")
 
@@ -665,13 +666,13 @@ class WorkloadSpec(Frozen):
 
     plan: PlanSettings
     """What the plan covers: start, horizon, discounting, budgets."""
-    sites: Annotated[dict[Id, Site], Field(max_length=100)] = {}
+    sites: Annotated[dict[Id, Site], Field(max_length=100)] = Field(default_factory=dict)
     """Where owned nodes may stand."""
     owned: Annotated[tuple[OwnedNodes, ...], Field(max_length=500)] = ()
     """Nodes that are already there."""
-    nodes: Annotated[dict[Id, NodeOverride], Field(max_length=500)] = {}
+    nodes: Annotated[dict[Id, NodeOverride], Field(max_length=500)] = Field(default_factory=dict)
     """What the user knows better about node types."""
-    providers: Annotated[dict[Id, Provider], Field(max_length=500)] = {}
+    providers: Annotated[dict[Id, Provider], Field(max_length=500)] = Field(default_factory=dict)
     """Quotas by provider."""
     workloads: Annotated[dict[WorkloadName, Workload], Field(min_length=1, max_length=200)]
     """What to serve, by name."""
