@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner.errors import Fault, InputError
+from planner.formatting import gb
 from planner.physics.parallelism import kv_heads_per_gpu, llm_valid_tp, stage_frac
 from planner.schema.engine import BatchDefault, EngineProfile
 from planner.schema.hardware import Gpu
@@ -185,7 +186,7 @@ class Lever:
     fits: bool
 
     def __str__(self) -> str:
-        return f"{self.change} → {self.bytes_per_gpu / BYTES_PER_GB:.1f} GB{': fits' if self.fits else ': still does not fit'}"
+        return f"{self.change} → {gb(self.bytes_per_gpu)}{': fits' if self.fits else ': still does not fit'}"
 
 
 @dataclass(frozen=True)
@@ -223,11 +224,10 @@ class DoesNotFit:
     @property
     def reason(self) -> str:
         """The shortfall in one line."""
-        gb = BYTES_PER_GB
         largest = self.terms.by_term[self.dominant_term]
         return (
-            f"needs {self.per_gpu_bytes / gb:.1f} GB per GPU, {self.usable_bytes_per_gpu / gb:.1f} GB usable; "
-            f"the largest term is {self.dominant_term.replace('_', ' ')} with {largest / gb:.1f} GB"
+            f"needs {gb(self.per_gpu_bytes)} per GPU, {gb(self.usable_bytes_per_gpu)} usable; "
+            f"the largest term is {self.dominant_term.replace('_', ' ')} with {gb(largest)}"
         )
 
 

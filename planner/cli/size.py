@@ -1,0 +1,100 @@
+"""`planner size`: what memory a model needs under a load, what holds it, and what would make it fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from planner.errors import Fault, InputError
+from planner.units import BYTES_PER_GB
+
+FRAC = click.FloatRange(0.0, 1.0)
+LEAST = click.IntRange(1, 10**9)
+GPUS = click.IntRange(1, 4096)
+SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
+
+
+
+@click.command()
+@click.option("--llm", required=True, help="Model id, or the path of a config.json.")
+@click.option("--weights", required=True, help="Weight format, e.g. bf16, fp8, awq_int4, q4_k_m.")
+@click.option("--kv-cache", required=True, help="Format of the KV cache, e.g. fp16, fp8, q8_0.")
+@click.option("--context", "context_tok", required=True, type=LEAST, help="Tokens of one session, prompt and output.")
+@click.option("--concurrency", required=True, type=LEAST, help="Sessions held open at once.")
+@click.option("--gpu", "gpu_id", help="Accelerator id; without it every accelerator is tried.")
+@click.option("--count", type=GPUS, help="Number of GPUs; without it 1, 2, 4 and 8.")
+@click.option("--tp", type=GPUS, help="Tensor-parallel size.")
+@click.option("--pp", type=GPUS, help="Pipeline stages.")
+@click.option("--engine", help="Engine, or a profile of hardware/engines.yaml. Default: vllm, llama_cpp for GGUF weights.")
+@click.option("--memory-frac", type=click.FloatRange(0.0, 1.0, min_open=True), help="Part of the device the engine may use.")
+@click.option("--margin-frac", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
+@click.option("--weights-gb", type=SIZE_GB, help="Bytes of the weights in GB (10^9), instead of the count by component.")
+@click.option("--overhead-gb", type=click.FloatRange(0.0, 1e6), help="Activations and overhead of one GPU in GB, not the profile's.")
+@click.option("--train", help="Not answered yet: full, lora or qlora.")
+@click.option("--catalog", "overlay", type=click.Path(path_type=Path), help="Folder with your own hardware, models and prices.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def size(
+    llm: str, weights: str, kv_cache: str, context_tok: int, concurrency: int, gpu_id: str | None, count: int | None,
+    tp: int | None, pp: int | None, engine: str | None, memory_frac: float | None, margin_frac: float,
+    weights_gb: float | None, overhead_gb: float | None, train: str | None, overlay: Path | None, as_json: bool,
+) -> None:
+    """Say what memory a model needs, what holds it, and what would make it fit.
+
+    Exit code 1 where nothing that was asked about holds the load.
+    """
+    if train is not None:
+        cure = "leave it out to size serving"
+        raise InputError([Fault("", None, "--train", "memory of fine-tuning is not answered by this version", cure)])
+    if gpu_id is None and (count or tp or pp):
+        raise InputError([Fault("", None, "--count", "a count, tp or pp needs an accelerator", "name one with --gpu")])
+    from planner.catalog import load_catalog
+    from planner.sizing import ask
+    from planner.sizing_answer import answer
+
+    catalog = load_catalog(overlay)
+    question = ask(
+        catalog, llm, weights, kv_cache, context_tok, concurrency, engine, memory_frac, margin_frac,
+        None if weights_gb is None else weights_gb * BYTES_PER_GB, None if overhead_gb is None else overhead_gb * BYTES_PER_GB,
+    )
+    found = answer(catalog, question, gpu_id, count, tp, pp)
+    if as_json:
+        click.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+    else:
+        _show(found)
+    if found.reason_code is not None:
+        raise click.exceptions.Exit(1)
+
+
+def _show(found: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, width=None if Console().is_terminal else 120)
+    console.print(found.headline, style="bold", markup=False, soft_wrap=True)
+    console.print(found.sum_line, markup=False, soft_wrap=True)
+    table = Table(title=None, box=None, pad_edge=False)
+    for name, side in (("term", "left"), ("GB", "right"), ("GiB", "right"), ("", "left")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for row in found.term_rows:
+        table.add_row(*row)
+    console.print(table)
+    where = Table(box=None, pad_edge=False)
+    for name, side in (
+        ("accelerator", "left"), ("GPUs", "right"), ("TP x PP", "right"), ("need/GPU", "right"), ("usable/GPU", "right"),
+        ("sessions", "right"), ("", "left"),
+    ):
+        where.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for row in found.placement_rows:
+        where.add_row(*row)
+    console.print(where)
+    for line in found.lever_lines:
+        console.print(line, markup=False, soft_wrap=True)
+    for line in found.rung_lines:
+        console.print(line, markup=False, soft_wrap=True)
+    for warning in found.warnings:
+        console.print(f"warning ({warning.name}): {warning.text}", markup=False, soft_wrap=True)
+
+

@@ -1,0 +1,212 @@
+"""What stands beside a sizing answer: named warnings, and the smallest rung that keeps the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.catalog import Catalog
+from planner.formatting import count, gb, number
+from planner.physics import memory
+from planner.physics.memory import Fits, MemoryTerms
+from planner.physics.parallelism import stage_frac
+from planner.schema.hardware import Gpu, Node
+from planner.sizing import Placement, Question, place
+from planner.units import BYTES_PER_GB
+
+RUNGS = ("laptop", "workstation", "node", "cluster")
+MAX_CLUSTER_NODES = 8
+HIGH_FILL_FRAC = 0.95
+SLOWER_THAN_HBM_GB_PER_S = 1500.0
+"""The slowest HBM card of the shipped data is faster than this: unified memory below it is named as slower."""
+
+
+@dataclass(frozen=True)
+class SizeWarning:
+    """A mistake that the answer keeps its reader from: a name for machines and a sentence for people."""
+
+    name: str
+    text: str
+
+
+def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement], named: bool) -> list[SizeWarning]:
+    """Return the warnings that this question and its placements earn; `named` says that the user chose the accelerator."""
+    q = question
+    found = [*_of_weights(q, need), *_of_load(q, places)]
+    shown = [p for p in places if named or p.fits]
+    unified = [p for p in shown if p.gpu.memory_kind == "unified"]
+    if unified:
+        slow = min(unified, key=lambda p: p.gpu.memory_bandwidth_gb_per_s).gpu
+        share = f"; its GPU may use {gb(memory.usable_bytes(slow, 1.0, 0.0))} of it" if slow.gpu_memory_share_frac is not None else ""
+        found.append(SizeWarning(
+            "unified_is_not_hbm",
+            f"{slow.name}: {gb(memory.device_bytes(slow))} of unified memory at {number(slow.memory_bandwidth_gb_per_s)} GB/s{share}; "
+            "HBM cards read at 1,500 to 8,000 GB/s: capacity is not speed",
+        ))
+    pcie = [p for p in shown if p.crosses_pcie]
+    if pcie:
+        p = pcie[0]
+        rate = f" at {number(p.gpu.pcie_gb_per_s)} GB/s" if p.gpu.pcie_gb_per_s else ""
+        found.append(SizeWarning(
+            "tensor_parallel_over_pcie",
+            f"{p.gpu_count} x {p.gpu.name} have no fast link: "
+            f"tensor parallelism crosses PCIe{rate} twice a layer and may be slower than fewer GPUs",
+        ))
+    full = [p for p in shown if p.fits and p.answer.per_gpu_bytes > HIGH_FILL_FRAC * _gpu_bytes(p.gpu)]
+    if full:
+        p = full[0]
+        found.append(SizeWarning(
+            "high_fill",
+            f"{p.gpu.name} would hold {gb(p.answer.per_gpu_bytes)} of {gb(_gpu_bytes(p.gpu))}: "
+            "the first long prompt ends it; keep a margin",
+        ))
+    label = [p.gpu for p in shown if memory.label_is_used(p.gpu)]
+    if named and label:
+        found.append(SizeWarning(
+            "label_capacity",
+            f"nobody published what {label[0].name} shows as memory: "
+            f"{number(label[0].memory_label_gb)} GB of the label are taken as 10^9 bytes each",
+        ))
+    if named and places and q.weights.compute_dtype in ("fp8", "fp4", "int8"):
+        gpu = places[0].gpu
+        if gpu.dense_tflop_per_s and q.weights.compute_dtype not in gpu.dense_tflop_per_s:
+            found.append(SizeWarning(
+                "no_native_arithmetic",
+                f"{gpu.name} has no {q.weights.compute_dtype} arithmetic: {q.weights.id} weights save memory there, not time, "
+                "and an engine without a dequantising kernel needs them in 16 bit",
+            ))
+    return found
+
+
+def _gpu_bytes(gpu: Gpu) -> float:
+    return memory.usable_bytes(gpu, 1.0, 0.0)
+
+
+def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:
+    found = []
+    rest = need.total_bytes - need.weights_bytes
+    if rest > need.weights_bytes / 4:
+        found.append(SizeWarning(
+            "weights_only",
+            f"weights are {gb(need.weights_bytes)} of {gb(need.total_bytes)}: KV cache, activations and overhead add {gb(rest)}",
+        ))
+    if q.engine.engine not in q.weights.runs_on:
+        found.append(SizeWarning(
+            "gguf_is_experimental_here", f"{q.engine.name} loads GGUF files experimentally: take awq_int4 or fp8 there, or llama_cpp for this file"
+        ))
+    params = q.llm.params.total_count
+    if 6e9 <= params <= 9e9 and not q.llm.is_encoder:
+        in_gb = [gb(params * size) for size in (4, 2, 0.57)]
+        found.append(SizeWarning(
+            "seven_b_is_not_seven_gb",
+            f"{number(params / 1e9, 2)}B parameters are {in_gb[0]} in FP32, "
+            f"{in_gb[1]} in FP16 and about {in_gb[2]} in Q4: the format decides",
+        ))
+    bits = dict(q.weights.bits_per_weight)
+    body_bits = bits.get("mlp", bits.get("experts", memory.DEFAULT_BITS_PER_WEIGHT))
+    if body_bits < 4:
+        note = f" ({q.weights.quality_note})" if q.weights.quality_note else ""
+        found.append(SizeWarning(
+            "below_4_bits_without_evaluation",
+            f"{q.weights.id} keeps {number(body_bits)} bits a weight{note}: evaluate it on your own task before it replaces a larger card",
+        ))
+    return found
+
+
+def _of_load(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:
+    found = []
+    if q.context_tok > q.llm.max_context_tok:
+        found.append(SizeWarning(
+            "context_beyond_model",
+            f"{q.llm.name} is made for {count(q.llm.max_context_tok)} tokens; {count(q.context_tok)} are asked for",
+        ))
+    limits = [p.answer.engine_max_sequences for p in places if isinstance(p.answer, Fits)]
+    if limits and q.concurrency > min(limits):
+        found.append(SizeWarning(
+            "engine_sequence_limit",
+            f"{q.engine.name} admits {count(min(limits))} sequences by default: raise its limit to {count(q.concurrency)}",
+        ))
+    if q.margin_frac == 0 and q.fraction >= 1:
+        found.append(SizeWarning("no_reserve", "no memory is kept free: fragmentation or a longer prompt ends the process"))
+    return found
+
+
+def longest_context_tok(question: Question, placement: Placement) -> int:
+    """Return the longest context, in whole pages, that the placement holds for all sessions asked for."""
+    q, p = question, placement
+    page = q.engine.kv_block_tok
+    low, high = 0, q.llm.max_context_tok // page
+    while low < high:
+        middle = (low + high + 1) // 2
+        need = memory.terms(q.footprint, p.gpu, p.tp, p.pp, middle * page, q.concurrency, q.overhead_bytes).total_bytes
+        low, high = (middle, high) if need <= p.answer.usable_bytes_per_gpu else (low, middle - 1)
+    return low * page
+
+
+def ceiling_tok_per_s(question: Question, placement: Placement) -> float:
+    """Return the most one stream can reach: bandwidth ÷ bytes of the weights read for a token, as if nothing else cost time."""
+    q, p = question, placement
+    params = q.llm.params
+    read = q.footprint.weights_bytes * params.active_count / params.total_count * stage_frac(q.llm.layer_count, p.pp) / p.tp
+    return p.gpu.memory_bandwidth_gb_per_s * BYTES_PER_GB / read / p.pp
+
+
+def smallest_rung(catalog: Catalog, question: Question) -> dict[str, Any]:
+    """Return the smallest rung whose machine holds the load: `name`, `node`, `reason`, `runs_well`, `cannot`.
+
+    Within a rung the machine with the least memory wins. Nothing fits: `name` and `node` are None and `reason` says so.
+    """
+    q = question
+    for rung in RUNGS:
+        found = [(node, p) for node in catalog.nodes.values() if node.rung == rung and (p := _on_node(catalog, q, node, 1)) is not None]
+        if found:
+            node, p = min(found, key=lambda item: (_gpu_bytes(item[1].gpu) * item[1].gpu_count, item[0].id))
+            return _rung(q, rung, node, p, 1)
+    big = [node for node in catalog.nodes.values() if node.rung in ("node", "cluster")]
+    for node_count in range(2, MAX_CLUSTER_NODES + 1):
+        found = [(node, p) for node in big if (p := _on_node(catalog, q, node, node_count)) is not None]
+        if found:
+            node, p = min(found, key=lambda item: (_gpu_bytes(item[1].gpu) * item[1].gpu_count, item[0].id))
+            return _rung(q, "cluster", node, p, node_count)
+    reason = f"no machine of the catalog, and no {MAX_CLUSTER_NODES} of them together, hold this load under {q.engine.name}"
+    return {"name": None, "node": None, "node_count": None, "reason": reason, "runs_well": [], "cannot": []}
+
+
+def _on_node(catalog: Catalog, q: Question, node: Node, node_count: int) -> Placement | None:
+    """Place the load on whole machines; None where it does not fit or the engine does not run there."""
+    gpu = catalog.gpus[node.gpu]
+    if q.engine.vendors and gpu.vendor not in q.engine.vendors:
+        return None
+    fast = node.fast_link_domain_gpu_count
+    tp_domain = fast if fast > 1 else node.gpu_count
+    p = place(q, gpu, node.gpu_count * node_count, tp_domain=tp_domain)
+    return p if p is not None and p.fits else None
+
+
+def _rung(q: Question, rung: str, node: Node, p: Placement, node_count: int) -> dict[str, Any]:
+    spare = p.answer.usable_bytes_per_gpu - p.answer.per_gpu_bytes
+    machines = node.name if node_count == 1 else f"{node_count} x {node.name}"
+    reason = (
+        f"{machines}: {gb(p.answer.per_gpu_bytes)} needed of {gb(p.answer.usable_bytes_per_gpu)} usable per GPU "
+        f"(TP {p.tp} x PP {p.pp}), {gb(spare)} to spare"
+    )
+    runs_well = [
+        f"{count(q.concurrency)} sessions of {count(q.context_tok)} tokens held at once",
+        f"one stream at no more than {number(ceiling_tok_per_s(q, p), 2)} tok/s (bandwidth over the weights read)",
+    ]
+    longest = longest_context_tok(q, p)
+    at_most = f"more than {count(p.answer.max_sequences)} sessions of {count(q.context_tok)} tokens"
+    longer = f", or {count(q.concurrency)} sessions longer than {count(longest)} tokens" if longest < q.llm.max_context_tok else ""
+    cannot = [at_most + longer]
+    if p.gpu.memory_bandwidth_gb_per_s < SLOWER_THAN_HBM_GB_PER_S:
+        cannot.append(f"read memory as an HBM card does: {number(p.gpu.memory_bandwidth_gb_per_s)} GB/s, so many streams at once are slow")
+    if p.crosses_pcie or (p.tp > 1 and node.fast_link_domain_gpu_count == 1):
+        cannot.append("join its GPUs by a fast link: tensor parallelism crosses PCIe")
+    if node_count > 1:
+        cannot.append("answer without the network between machines: each stage waits for the one before")
+    elif rung in ("laptop", "workstation"):
+        cannot.append("keep serving while this one machine is down, nor be relied on as a server around the clock")
+    else:
+        cannot.append("keep serving while this one machine is down: take a second replica for that")
+    return {"name": rung, "node": node.id, "node_count": node_count, "reason": reason, "runs_well": runs_well, "cannot": cannot}
