@@ -67,7 +67,7 @@ def test_no_zero_stands_for_unknown(row: dict[str, Any]) -> None:
 
 def all_sources() -> list[tuple[str, str, date]]:
     """Return (row, field, date) of every source under `hardware/gpus`, `nodes` and `formats.yaml`."""
-    typed = [*GPUS.values(), *NODES.values(), *WEIGHTS.values(), *KV.values()]
+    typed: list[Gpu | Node | WeightFormat | KvFormat] = [*GPUS.values(), *NODES.values(), *WEIGHTS.values(), *KV.values()]
     return [(row.id, field, source.retrieved_on) for row in typed for field, source in row.sources.items()]
 
 
