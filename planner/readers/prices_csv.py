@@ -97,10 +97,10 @@ class _Cells:
     told: set[str] = field(default_factory=set)
     """Columns whose fault is already reported."""
 
-    def line_of(self, place: Place) -> int | None:
+    def line_of(self, place: Place) -> int | None:  # noqa: ARG002 (a record stands on one line)
         return self.line
 
-    def plain_text(self, place: Place) -> str | None:
+    def plain_text(self, place: Place) -> str | None:  # noqa: ARG002 (a cell is its own text)
         return None
 
 
@@ -161,7 +161,8 @@ def _records(text: str, file: str, model: type[PriceRow], shape: _Shape, faults:
                 continue
             yield _Cells(file, line, {name: cell.strip() for name, cell in zip(known, record, strict=True) if name})
     except csv.Error as error:
-        faults.append(Fault(file, table.line_num, "", f"not CSV: {one_line(str(error), 120)}", "quote cells with a comma, double the quotes inside"))
+        cure = "quote cells that hold a comma, double the quotes inside"
+        faults.append(Fault(file, table.line_num, "", f"not CSV: {one_line(str(error), 120)}", cure))
 
 
 def _header_faults(header: list[str], file: str, shape: _Shape) -> Iterator[Fault]:
@@ -188,10 +189,12 @@ def _values(cells: _Cells, shape: _Shape, faults: list[Fault]) -> dict[str, Any]
                 fault(column, "empty, but required", "fill it in, or remove the row if it is not known")
             continue
         if column not in FREE_TEXT and cell.lower() in PLACEHOLDERS:
-            fault(column, f"'{cell}' is a placeholder", "leave the cell empty where the value is not known" if column not in shape.required else "fill it in")
+            cure = "fill it in" if column in shape.required else "leave the cell empty where the value is not known"
+            fault(column, f"'{cell}' is a placeholder", cure)
             continue
         if column in shape.numbers and not _NUMBER.fullmatch(cell):
-            fault(column, f"'{one_line(cell, 60)}' is not a number", "write digits with a decimal point: no separators, units or currency signs")
+            cure = "write digits with a decimal point: no separators, units or currency signs"
+            fault(column, f"'{one_line(cell, 60)}' is not a number", cure)
             continue
         values[column] = tuple(part.strip() for part in cell.split(LIST_SEPARATOR) if part.strip()) if column in shape.lists else cell
     cells.told |= shape.required.difference(cells.data)
