@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -308,7 +308,7 @@ def _below(annotation: Any, step: str | int) -> list[Any]:
         return [found for part in arguments for found in _below(part, step)]
     if origin is dict:
         return [arguments[1]]
-    if origin in (list, tuple, set, frozenset) and arguments:
+    if origin in (list, tuple, set, frozenset) and arguments and isinstance(step, int):
         return [arguments[0]]
     return []
 

@@ -97,13 +97,24 @@ def _as_written(schema: dict[str, Any]) -> None:
         bounds = {key: number.pop(key) for key in ("type", "minimum", "maximum") if key in number}
         number["anyOf"] = [bounds, {"type": "string", "pattern": "^[0-9]{4}-(0[1-9]|1[0-2])$"}]
     schema["$defs"]["Privacy"].pop("required", None)
-    choices = schema["properties"]["workloads"]["additionalProperties"].pop("oneOf", None)
-    if choices is None:
-        return
-    serving = next(c for c in choices if c["$ref"].endswith("/Serving"))
-    others = [c for c in choices if c is not serving]
-    rule: dict[str, Any] = serving
-    for choice in others:
+    by_name = next(iter(schema["properties"]["workloads"]["patternProperties"].items()))
+    choices = by_name[1]["oneOf"]
+    rule: dict[str, Any] = next(c for c in choices if c["$ref"].endswith("/Serving"))
+    for choice in choices:
         kind = schema["$defs"][choice["$ref"].rsplit("/", 1)[-1]]["properties"]["kind"]["const"]
-        rule = {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": choice, "else": rule}
-    schema["properties"]["workloads"]["additionalProperties"] = rule
+        if kind != "serving":
+            rule = {"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": choice, "else": rule}
+    schema["properties"]["workloads"]["patternProperties"] = {by_name[0]: rule}
+    _close_patterns(schema)
+
+
+def _close_patterns(part: Any) -> None:
+    """Refuse keys that no pattern matches: pydantic leaves them open."""
+    if isinstance(part, dict):
+        if "patternProperties" in part:
+            part.setdefault("additionalProperties", False)
+        for value in part.values():
+            _close_patterns(value)
+    elif isinstance(part, list):
+        for item in part:
+            _close_patterns(item)
