@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -48,6 +49,12 @@ def test_file_is_valid_and_named_by_its_id(name: str) -> None:
     assert llm.id == name
     assert llm.sources["default"].locator
     assert llm.hf_repo
+
+
+def test_the_native_formats_are_formats_of_the_catalog() -> None:
+    text = (MODELS.parents[1] / "hardware" / "formats.yaml").read_text(encoding="utf-8")
+    known = set(re.findall(r"^\s*- id: (\S+)", text, flags=re.MULTILINE))
+    assert {model(name).native_weights for name in IDS} <= known
 
 
 def test_there_are_many_and_the_named_ones_are_among_them() -> None:
@@ -148,9 +155,10 @@ def test_totals_are_the_published_ones(name: str, total: int) -> None:
 @pytest.mark.parametrize(
     ("name", "published_billion", "tolerance"),
     [
-        ("gpt_oss_20b", 3.6, 0.01), ("gpt_oss_120b", 5.1, 0.01), ("deepseek_v3", 37, 0.02), ("mixtral_8x7b", 12.9, 0.02), ("qwen3_235b_a22b", 22, 0.03),
+        ("gpt_oss_20b", 3.6, 0.01), ("gpt_oss_120b", 5.1, 0.01), ("deepseek_v3", 37, 0.02), ("mixtral_8x7b", 12.9, 0.02),
+        ("qwen3_235b_a22b", 22, 0.03), ("qwen3_30b_a3b", 3.3, 0.1),
     ],
-)
+)  # fmt: skip
 def test_active_parameters_are_near_the_published_round_figures(name: str, published_billion: float, tolerance: float) -> None:
     assert model(name).params.active_count / 1e9 == pytest.approx(published_billion, rel=tolerance)
 

@@ -1,0 +1,179 @@
+"""Read a Hugging Face `config.json` into a model's shape, or say which architecture it is that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from planner.errors import Fault, InputError, did_you_mean
+from planner.readers.hf_families import ENCODERS, FAMILIES, LIBRARY_DEFAULTS, TOWER_NOTE
+from planner.readers.hf_keys import Keys
+from planner.readers.hf_shape import Shape
+from planner.schema.llm import Llm
+
+MOST_BYTES = 5_000_000
+TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+TOWER_SECTIONS = ("vision_config", "audio_config")
+PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
+PREDICTION_NOTE = "The multi-token-prediction layers of the checkpoint are not counted."
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def read_config_json(path: Path) -> Llm:
+    """Return the shape that a Hugging Face `config.json` describes: attention and feed-forward groups, parameters by component.
+
+    The count leaves out vision and audio towers and multi-token-prediction layers; `notes` says so where the file has a tower.
+    Raises `InputError` naming the file, the key and the cure: not readable, not JSON, an unknown `model_type`, keys missing or absurd.
+    """
+    data, changed_on = _load(path)
+    file = str(path)
+    outer_type = data.get("model_type")
+    section = next((name for name in TEXT_SECTIONS if isinstance(data.get(name), Mapping)), None)
+    inner: Mapping[str, Any] = data[section] if section else data
+    model_type = _known_type(file, inner.get("model_type"), outer_type)
+    merged = {**LIBRARY_DEFAULTS.get(model_type, {}), **{key: value for key, value in inner.items() if value is not None}}
+    if section and isinstance(data.get("tie_word_embeddings"), bool):
+        merged.setdefault("tie_word_embeddings", data["tie_word_embeddings"])
+    faults: list[Fault] = []
+    keys = Keys(merged, file, section or "", faults, model_type)
+    try:
+        shape = FAMILIES[model_type](keys)
+        context_tok = keys.count("max_position_embeddings", "n_positions")
+        if faults:
+            raise InputError(faults)
+        return _llm(path, data, shape, model_type, context_tok, changed_on)
+    except ValidationError as error:
+        wrong = [Fault(file, None, _place(section, e["loc"]), e["msg"], "compare the file with the published one") for e in error.errors()]
+        raise InputError([*faults, *wrong]) from error
+
+
+def _load(path: Path) -> tuple[Mapping[str, Any], date]:
+    """Return the JSON object and the day the file was last changed (UTC)."""
+    file = str(path)
+    try:
+        status = path.stat()
+        if status.st_size > MOST_BYTES:
+            what = f"{status.st_size} bytes, more than {MOST_BYTES}"
+            raise InputError([Fault(file, None, "", what, "give the config.json, not the weights")])
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error
+    except UnicodeDecodeError as error:
+        raise InputError([Fault(file, None, "", "is not UTF-8 text", "give the config.json, not the weights")]) from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError([Fault(file, error.lineno, f"column {error.colno}", error.msg, "copy the file as published")]) from error
+    except (RecursionError, ValueError) as error:
+        raise InputError([Fault(file, None, "", "is nested too deeply or holds an absurd number", "copy the file as published")]) from error
+    if not isinstance(data, dict):
+        raise InputError([Fault(file, None, "", "is JSON, but not an object", "give a model's config.json")])
+    return data, datetime.fromtimestamp(status.st_mtime, tz=UTC).date()
+
+
+def _known_type(file: str, inner: object, outer: object) -> str:
+    """Return the `model_type` that has a reader: the language part's own, else the whole model's."""
+    for candidate in (inner, outer):
+        if isinstance(candidate, str) and candidate in FAMILIES:
+            return candidate
+    named = next((x for x in (inner, outer) if isinstance(x, str)), None)
+    if named is None:
+        raise InputError([Fault(file, None, "model_type", "missing", "give a model's config.json, which names its architecture")])
+    cure = did_you_mean(named, FAMILIES) + "; or write its shape as a file in workloads/models"
+    raise InputError([Fault(file, None, "model_type", f"architecture {named!r} is not known", cure)])
+
+
+def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, context_tok: int, changed_on: date) -> Llm:
+    name = _name(path)
+    towers = [part for part in TOWER_SECTIONS if isinstance(data.get(part), Mapping)]
+    has_tower = bool(towers) or any(isinstance(data.get(part), Mapping) for part in TEXT_SECTIONS)
+    has_prediction = any(isinstance(part.get(key), int) and part[key] for part in _parts(data) for key in PREDICTION_KEYS)
+    notes = [*shape.notes, *([TOWER_NOTE] if has_tower else []), *([PREDICTION_NOTE] if has_prediction else [])]
+    vision = data.get("vision_config")
+    source = {
+        "kind": "derived",
+        "retrieved_on": changed_on,
+        "note": f"read from {path.name} (model_type {model_type}), dated by the file; parameters counted by formula from the shape",
+    }
+    return Llm.model_validate(
+        {
+            "id": slug(name), "name": name, "family": slug(model_type), "native_weights": native_weights(data),
+            "max_context_tok": context_tok, "vocab_size": shape.vocab_size, "hidden_size": shape.hidden_size,
+            "layer_count": shape.layer_count, "attention": shape.attention_groups(), "mlp": shape.mlp_groups(),
+            "params": shape.parameter_counts(), "is_encoder": model_type in ENCODERS,
+            "vision_head_count": _vision_heads(vision) if isinstance(vision, Mapping) else 0,
+            "notes": " ".join(notes) or None, "sources": {"default": source},
+        }
+    )
+
+
+def slug(text: str) -> str:
+    """Return `text` as an id: lower case, everything but letters, digits and dots an underscore.
+
+    >>> slug("Qwen--Qwen3-8B")
+    'qwen_qwen3_8b'
+    """
+    return re.sub(r"[^a-z0-9.]+", "_", text.lower()).strip("_")[:100] or "config"
+
+
+def _name(path: Path) -> str:
+    """Return the file's stem, or its folder's name where the file is just `config.json`."""
+    stem = path.stem if path.stem != "config" else path.absolute().parent.name
+    return stem[:200] or "config"
+
+
+def native_weights(data: Mapping[str, Any]) -> str:
+    """Return the format of the checkpoint: from `quantization_config` where there is one, else from the dtype, else bf16."""
+    for part in _parts(data):
+        quantization = part.get("quantization_config")
+        if isinstance(quantization, Mapping):
+            return _quantized(quantization)
+    for part in _parts(data):
+        dtype = part.get("dtype") or part.get("torch_dtype")
+        if isinstance(dtype, str) and dtype in DTYPES:
+            return DTYPES[dtype]
+    return "bf16"
+
+
+def _parts(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the whole file and its language sections."""
+    return [data, *(data[name] for name in TEXT_SECTIONS if isinstance(data.get(name), Mapping))]
+
+
+def _quantized(quantization: Mapping[str, Any]) -> str:
+    """Return the id of `hardware/formats.yaml` for a quantisation, or the method's own name where it has none there."""
+    method = str(quantization.get("quant_method", "")).lower()
+    text = json.dumps(quantization, default=str).lower()
+    if method == "compressed-tensors":
+        bits, is_float = re.search(r'"num_bits": (\d+)', text), '"type": "float"' in text
+        has_small_groups = '"group_size": 32' in text
+        named = {
+            ("4", True): "mxfp4" if has_small_groups else "nvfp4",
+            ("4", False): "w4a16_int4_g32" if has_small_groups else "w4a16_int4",
+            ("8", True): "fp8_channel" if '"strategy": "channel"' in text else "fp8",
+            ("8", False): "int8",
+        }
+        return named.get((bits[1], is_float), slug(method)) if bits else slug(method)
+    if method == "modelopt":
+        return "nvfp4" if "nvfp4" in text else "fp8" if "fp8" in text else slug(method)
+    if method == "fp8":
+        return "fp8_block" if quantization.get("weight_block_size") else "fp8"
+    return {"awq": "awq_int4", "gptq": "gptq_int4", "bitsandbytes": "bnb_nf4"}.get(method, slug(method) if method else "bf16")
+
+
+def _vision_heads(vision: Mapping[str, Any]) -> int:
+    for name in ("num_heads", "num_attention_heads", "vt_num_attention_heads"):
+        value = vision.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def _place(section: str | None, loc: tuple[int | str, ...]) -> str:
+    return ".".join([*([section] if section else []), *map(str, loc)])

@@ -1,0 +1,120 @@
+"""Typed look-ups in one section of a config.json that collect every fault instead of stopping at the first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from planner.errors import Fault
+
+LARGEST_COUNT = 10**9
+MOST_LAYERS = 10_000
+
+
+class Keys:
+    """One JSON object of the file, its place in it, and the list of faults it shares with its siblings."""
+
+    def __init__(self, data: Mapping[str, Any], file: str, place: str, faults: list[Fault], model_type: str) -> None:
+        self._data, self._file, self._place, self.faults, self.model_type = data, file, place, faults, model_type
+
+    def fault(self, key: str, what: str, cure: str) -> None:
+        """Note one fault at `key`."""
+        place = f"{self._place}.{key}" if self._place else key
+        self.faults.append(Fault(self._file, None, place, what, cure))
+
+    def has(self, key: str) -> bool:
+        """Return whether the key is there and not null."""
+        return self._data.get(key) is not None
+
+    def _first(self, names: tuple[str, ...]) -> tuple[str, Any]:
+        for name in names:
+            if self._data.get(name) is not None:
+                return name, self._data[name]
+        return names[0], None
+
+    def count(self, *names: str, default: int | None = None) -> int:
+        """Return the first of `names` as a whole number of at least 1; 1 after noting a fault."""
+        name, value = self._first(names)
+        if value is None:
+            if default is not None:
+                return default
+            self.fault(name, "missing", "add it: this architecture's shape cannot be read without it")
+            return 1
+        return self._whole(name, value, 1)
+
+    def optional_count(self, name: str) -> int | None:
+        """Return a whole number of at least 1, or None where the key is absent, null, or 0."""
+        value = self._data.get(name)
+        return None if value is None or (value == 0 and not isinstance(value, bool)) else self._whole(name, value, 1)
+
+    def index(self, name: str, default: int) -> int:
+        """Return a whole number of at least 0."""
+        value = self._data.get(name)
+        return default if value is None else self._whole(name, value, 0)
+
+    def _whole(self, name: str, value: Any, least: int) -> int:
+        most = MOST_LAYERS if name in ("num_hidden_layers", "n_layer") else LARGEST_COUNT
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.fault(name, f"{str(value)[:40]!r} is not a whole number from {least} to {most}", "write a plain integer")
+            return 1
+        return value
+
+    def number(self, name: str) -> float:
+        """Return a positive finite number; 1 after noting a fault."""
+        value = self._data.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not 0 < value <= LARGEST_COUNT:
+            self.fault(name, f"{str(value)[:40]!r} is not a positive number", "write a plain number")
+            return 1.0
+        return float(value)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return a true or false."""
+        value = self._data.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.fault(name, f"{str(value)[:40]!r} is neither true nor false", "write true or false")
+            return default
+        return value
+
+    def text(self, name: str, default: str) -> str:
+        """Return a string."""
+        value = self._data.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str) or len(value) > MOST_LAYERS:
+            self.fault(name, "is not a short string", "write a string")
+            return default
+        return value
+
+    def _list(self, name: str, kind: type) -> list[Any]:
+        value = self._data.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or len(value) > MOST_LAYERS or not all(isinstance(x, kind) for x in value):
+            word = {int: "whole numbers", str: "strings"}.get(kind, "objects")
+            self.fault(name, f"is not a list of {word}", "write one entry a layer")
+            return []
+        return value
+
+    def names(self, name: str) -> list[str]:
+        """Return a list of strings, empty where the key is absent."""
+        return self._list(name, str)
+
+    def numbers(self, name: str) -> list[int]:
+        """Return a list of whole numbers, empty where the key is absent."""
+        return self._list(name, int)
+
+    def section(self, name: str) -> Keys:
+        """Return a nested object; an empty one after noting a fault."""
+        value = self._data.get(name)
+        if not isinstance(value, Mapping):
+            self.fault(name, "is not an object", "copy the file as published")
+            value = {}
+        return Keys(value, self._file, f"{self._place}.{name}" if self._place else name, self.faults, self.model_type)
+
+    def sections(self, name: str) -> list[Keys]:
+        """Return a list of nested objects."""
+        place = f"{self._place}.{name}" if self._place else name
+        return [Keys(x, self._file, f"{place}[{i}]", self.faults, self.model_type) for i, x in enumerate(self._list(name, dict))]

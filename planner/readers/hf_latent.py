@@ -1,0 +1,93 @@
+"""Families with latent attention: DeepSeek, Kimi, GLM-5. One small function a family."""
+
+from __future__ import annotations
+
+from planner.readers.hf_common import layers, per_layer, start
+from planner.readers.hf_keys import Keys
+from planner.readers.hf_shape import FP32_BYTES, Shape
+from planner.schema.llm import AttentionGroup
+
+
+def deepseek(k: Keys) -> Shape:
+    """DeepSeek V2 to V3.2, Kimi K2, GLM-4.7-Flash and GLM-5: latent attention, first layers dense, an indexer in some."""
+    s = start(k)
+    n, dense = layers(k), k.optional_count("first_k_dense_replace") or 0
+    index_width = k.optional_count("index_head_dim")
+    kinds = k.names("indexer_types") or ["full"] * n
+    for i in range(n):
+        indexed = index_width is not None and i < len(kinds) and kinds[i] == "full"
+        s.add_mla(
+            k.count("num_attention_heads"), k.optional_count("q_lora_rank"), k.count("kv_lora_rank"), k.count("qk_nope_head_dim"),
+            k.count("qk_rope_head_dim"), k.count("v_head_dim"),
+            indexer=(k.count("index_n_heads"), index_width) if indexed and index_width else None,
+            indexer_bytes_per_tok=index_width + FP32_BYTES if indexed and index_width else 0,
+        )
+        if i < dense:
+            s.add_dense(k.count("intermediate_size"))
+        else:
+            s.add_moe(k.count("n_routed_experts"), k.count("num_experts_per_tok"), k.count("moe_intermediate_size"),
+                      shared_count=k.optional_count("n_shared_experts") or 0)
+        s.add_norms(2)
+    s.add_norms()
+    return s
+
+
+def deepseek_v4(k: Keys) -> Shape:
+    """DeepSeek V4: every layer keeps a window of one latent; most keep a compressed cache besides, 4 or 128 tokens an entry."""
+    s = start(k)
+    n, h, width, head_count = layers(k), s.hidden_size, k.count("head_dim"), k.count("num_attention_heads")
+    index_width, index_heads = k.count("index_head_dim"), k.count("index_n_heads")
+    q_rank, o_rank = k.count("q_lora_rank"), k.count("o_lora_rank")
+    for ratio in per_layer(k, "compress_ratios", n):
+        s.counts["attention"] += h * q_rank + q_rank * head_count * width + h * width + head_count
+        s.counts["attention"] += head_count * width * o_rank + k.count("o_groups") * o_rank * h
+        s.add_norms(1, q_rank + width)
+        s.attention[AttentionGroup(layer_count=1, kind="sliding", head_count=head_count, kv_head_count=1, head_dim=width,
+                                   window_tok=k.count("sliding_window"), kv_is_one_tensor=True)] += 1
+        if ratio:
+            overlap = 2 if ratio == 4 else 1
+            has_index = ratio == 4
+            state = 2 * ratio * overlap * (width + (index_width if has_index else 0)) * FP32_BYTES
+            s.attention[AttentionGroup(
+                layer_count=1, kind="full", head_count=head_count, kv_head_count=1, head_dim=width, kv_is_one_tensor=True,
+                kv_compression=ratio, is_second_cache=True, state_bytes_per_sequence=state,
+                indexer_bytes_per_tok=index_width // 2 // ratio if has_index else 0)] += 1
+            s.counts["attention"] += 2 * overlap * h * width + ratio * overlap * width
+            s.add_norms(1, width)
+            if has_index:
+                s.counts["attention"] += q_rank * index_heads * index_width + h * index_heads
+                s.counts["attention"] += 2 * overlap * h * index_width + ratio * overlap * index_width
+                s.add_norms(1, index_width)
+        s.add_moe(k.count("n_routed_experts"), k.count("num_experts_per_tok"), k.count("moe_intermediate_size"),
+                  shared_count=k.count("n_shared_experts"))
+        s.add_norms(2)
+    s.add_norms()
+    streams = k.count("hc_mult")
+    mixes = (2 + streams) * streams
+    s.counts["other"] += n * 2 * (mixes * streams * h + mixes + 3) + streams * streams * h + streams + 1
+    s.notes.append("other_count holds the hyper-connection weights.")
+    return s
+
+
+def kimi_linear(k: Keys) -> Shape:
+    """Kimi Linear and K3: Kimi Delta Attention with a latent-attention layer now and then, experts in a latent."""
+    s = start(k)
+    linear = k.section("linear_attn_config")
+    delta = set(linear.numbers("kda_layers"))
+    latent = k.optional_count("routed_expert_hidden_size")
+    for i in range(layers(k)):
+        if i + 1 in delta:
+            s.add_delta_attention(linear.count("num_heads"), linear.count("head_dim"), linear.count("short_conv_kernel_size"))
+        else:
+            s.add_mla(k.count("num_attention_heads"), k.optional_count("q_lora_rank"), k.count("kv_lora_rank"),
+                      k.count("qk_nope_head_dim"), k.count("qk_rope_head_dim"), k.count("v_head_dim"),
+                      has_output_gate=k.flag("mla_use_output_gate"))
+        if i < (k.optional_count("first_k_dense_replace") or 0):
+            s.add_dense(k.count("intermediate_size"))
+        else:
+            s.add_moe(k.count("num_experts"), k.count("num_experts_per_token"), k.count("moe_intermediate_size"),
+                      shared_count=k.optional_count("num_shared_experts") or 0, latent_size=latent)
+        s.add_norms(2)
+    s.add_norms()
+    s.notes.append("Norms of the expert latent and router corrections are not counted.")
+    return s
