@@ -152,7 +152,8 @@ def starcoder2(k: Keys) -> Shape:
 
 def bert(k: Keys) -> Shape:
     """BERT and XLM-RoBERTa encoders: position and type embeddings, a pooler; no cache."""
-    s = start(k, tied=True)
+    s = Shape(k.count("hidden_size"), k.count("vocab_size"), is_tied=True)
+    s.add_embedding()
     head_count, kv, width = heads(k)
     h = s.hidden_size
     positions = (k.count("max_position_embeddings") + k.count("type_vocab_size", default=2)) * h
