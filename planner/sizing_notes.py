@@ -93,7 +93,8 @@ def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:
         ))
     if q.engine.engine not in q.weights.runs_on:
         found.append(SizeWarning(
-            "gguf_is_experimental_here", f"{q.engine.name} loads GGUF files experimentally: take awq_int4 or fp8 there, or llama_cpp for this file"
+            "gguf_is_experimental_here",
+            f"{q.engine.name} loads GGUF files experimentally: take awq_int4 or fp8 there, or llama_cpp for this file",
         ))
     params = q.llm.params.total_count
     if 6e9 <= params <= 9e9 and not q.llm.is_encoder:

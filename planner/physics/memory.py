@@ -413,13 +413,15 @@ class _Ask:
 
 
 def _levers(fp: Footprint, ask: _Ask, kv_alternatives: Sequence[tuple[str, Footprint]]) -> list[Lever]:
-    """Try the KV formats one by one, then fewer sessions and a shorter context under the present and the widest other one."""
-    found: list[Lever] = []
-    by_size = sorted(kv_alternatives, key=lambda item: -item[1].kv_bytes_per_tok)
-    for name, other in by_size:
-        found.append(ask.lever(other, f"KV in {name}"))
-    bases = [("", fp)] + [(f"KV in {name} and ", other) for name, other in by_size if ask.total(other) > ask.usable]
-    for prefix, base in bases[:2]:
+    """Try the KV formats one by one, then fewer sessions and a shorter context under the present and the smallest that fails."""
+    by_size = sorted(kv_alternatives, key=lambda item: (-item[1].kv_bytes_per_tok, item[0]))
+    found = [ask.lever(other, f"KV in {name}") for name, other in by_size]
+    bases = [("", fp)]
+    failing = [item for item in by_size if ask.total(item[1]) > ask.usable]
+    if failing:
+        name, other = min(failing, key=lambda item: (item[1].kv_bytes_per_tok, item[0]))
+        bases.append((f"KV in {name} and ", other))
+    for prefix, base in bases:
         found.extend(_halvings(base, ask, prefix))
     return found
 
