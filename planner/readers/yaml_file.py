@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,10 +78,9 @@ def read_yaml_fast(path: Path, *, max_bytes: int = SHIPPED_MAX_BYTES) -> Any:
     text = _decoded(raw, name)
     if _NEEDS_CARE.search(text):
         return parse_yaml(raw, name).data
-    try:
+    with suppress(yaml.YAMLError, RecursionError):
         return yaml.load(text, Loader=FastLoader)
-    except (yaml.YAMLError, RecursionError):
-        return parse_yaml(raw, name).data
+    return parse_yaml(raw, name).data
 
 
 def read_bytes(path: Path, *, max_bytes: int, file: str) -> bytes:
