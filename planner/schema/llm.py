@@ -23,6 +23,7 @@ class AttentionGroup(Frozen):
     head_count: NonNegativeCount = 0
     kv_head_count: NonNegativeCount = 0
     head_dim: NonNegativeCount = 0
+    """Width of a query or key head; in mla both parts together, without and with rotary position (DeepSeek V3: 128 + 64)."""
     v_head_dim: NonNegativeCount | None = None
     """Width of a value head where it differs from the key head."""
     window_tok: PositiveCount | None = None
@@ -35,7 +36,7 @@ class AttentionGroup(Frozen):
     kv_is_one_tensor: bool = False
     """K and V are the same stored tensor, so the cache counts it once."""
     indexer_bytes_per_tok: NonNegativeCount = 0
-    """Keys of a sparse-attention indexer, all these layers, in their own dtype."""
+    """Keys of a sparse-attention indexer, all these layers, in their own dtype; compression is already in the figure."""
     kv_compression: PositiveCount = 1
     """Tokens that share one cache entry (compressed attention); 1 where every token keeps its own."""
     is_second_cache: bool = False
@@ -143,6 +144,24 @@ class Llm(Sourced):
         if total != self.layer_count:
             raise ValueError(f"attention groups cover {total} layers, layer_count says {self.layer_count}")
         return self
+
+
+    @property
+    def active_experts_count(self) -> int:
+        """Parameters of routed experts that one token uses."""
+        moe = [g for g in self.mlp if g.kind == "moe"]
+        held = sum(g.layer_count * g.expert_count * g.expert_intermediate_size for g in moe)
+        used = sum(g.layer_count * g.top_k * g.expert_intermediate_size for g in moe)
+        return self.params.experts_count * used // held if held else 0
+
+    @property
+    def active_other_count(self) -> int:
+        """The part of `other_count` that every decoded token multiplies: recurrent layers, but no vision tower and no look-up table."""
+        p = self.params
+        rest = p.active_count - p.attention_count - p.mlp_count - p.router_count - p.norm_count - p.head_count - self.active_experts_count
+        if p.head_count == 0 and rest >= p.embedding_count:
+            rest -= p.embedding_count
+        return max(0, min(rest, p.other_count))
 
 
 class WeightFormat(Sourced):

@@ -75,6 +75,26 @@ def test_parts_are_consistent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IDS)
+def test_active_parameters_are_the_parts_a_token_multiplies(name: str) -> None:
+    """Attention, feed-forward, router, norms, head, used experts and the active part of the rest give `active_count` exactly."""
+    llm = model(name)
+    p = llm.params
+    parts = p.attention_count + p.mlp_count + p.router_count + p.norm_count + p.head_count
+    parts += llm.active_experts_count + llm.active_other_count
+    assert p.active_count in ({parts} if p.head_count else {parts, parts + p.embedding_count})
+
+
+def test_the_vision_tower_is_not_active_and_the_recurrent_layers_are() -> None:
+    """Qwen3.5-35B-A3B: 446,571,248 of `other_count` are the tower; 30 DeltaNet layers by hand are the rest."""
+    llm = model("qwen3.5_35b_a3b")
+    channels = 2 * 16 * 128 + 32 * 128
+    layer = 2048 * (channels + 2 * 32 * 128 + 2 * 32) + channels * 4 + 2 * 32 + 128
+    assert llm.active_other_count == 30 * layer == llm.params.other_count - 446_571_248
+    assert model("gemma_3_27b").active_other_count == 0
+    assert model("llama_3.1_8b").active_other_count == 0
+
+
+@pytest.mark.parametrize("name", IDS)
 def test_routed_experts_are_their_matrices(name: str) -> None:
     """All routed experts: layers x experts x matrices x width x size, and biases where gpt-oss has them."""
     llm = model(name)
