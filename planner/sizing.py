@@ -147,6 +147,26 @@ def kv_alternatives(catalog: Catalog, question: Question) -> list[tuple[str, Foo
     return [(name, memory.footprint(q.llm, q.weights, k, q.engine, q.weights_bytes)) for name, k in chosen.items()]
 
 
+def weight_alternatives(catalog: Catalog, question: Question) -> list[tuple[str, Footprint]]:
+    """Return the footprints of up to two smaller weight formats that the engine runs, none below 4 bits; none under given bytes."""
+    q = question
+    if q.weights_bytes is not None:
+        return []
+    have = q.footprint.weights_bytes
+    found = []
+    for form in catalog.weight_formats.values():
+        bits = form.bits_per_weight.get("mlp", memory.DEFAULT_BITS_PER_WEIGHT)
+        if q.engine.engine in form.runs_on and form.is_gguf == q.weights.is_gguf and bits >= 4:
+            fp = memory.footprint(q.llm, form, q.kv, q.engine)
+            if fp.weights_bytes < 0.95 * have:
+                found.append((form.id, fp))
+    if not found:
+        return []
+    half = min(found, key=lambda item: (abs(item[1].weights_bytes - have / 2), item[0]))
+    least = min(found, key=lambda item: (item[1].weights_bytes, item[0]))
+    return [half] if half[0] == least[0] else [half, least]
+
+
 def domain(gpu: Gpu, gpu_count: int) -> int:
     """Return the GPUs that tensor parallelism may join: the fast link's, or over PCIe (which is then warned of)."""
     fast = gpu.fast_link_max_gpu_count or 1
@@ -156,6 +176,7 @@ def domain(gpu: Gpu, gpu_count: int) -> int:
 def place(
     question: Question, gpu: Gpu, gpu_count: int, tp: int | None = None, pp: int | None = None,
     alternatives: Sequence[tuple[str, Footprint]] = (), tp_domain: int | None = None,
+    weight_options: Sequence[tuple[str, Footprint]] = (),
 ) -> Placement | None:
     """Return the best split of the load over `gpu_count` GPUs: the widest tp that fits, else the one that needs least.
 
@@ -181,7 +202,12 @@ def place(
     if not answers:
         return None
     width, stages, answer = answers[-1] if isinstance(answers[-1][2], Fits) else min(answers, key=lambda a: a[2].per_gpu_bytes)
-    levers = tuple(str(lever) for lever in answer.levers) if isinstance(answer, DoesNotFit) else ()
+    levers: tuple[str, ...] = ()
+    if isinstance(answer, DoesNotFit):
+        levers = tuple(str(lever) for lever in answer.levers)
+        for name, other in weight_options:
+            total = memory.terms(other, gpu, width, stages, q.context_tok, q.concurrency, q.overhead_bytes).total_bytes
+            levers += (str(memory.Lever(f"weights in {name}", total, total <= answer.usable_bytes_per_gpu)),)
     reason = answer.reason if isinstance(answer, DoesNotFit) else _fits_reason(answer)
     if q.engine.vendors and gpu.vendor not in q.engine.vendors:
         reason += f"; {q.engine.name} does not run on {gpu.vendor} hardware: memory only"
@@ -195,11 +221,11 @@ def _fits_reason(answer: Fits) -> str:
 
 def placements(catalog: Catalog, question: Question, gpu: Gpu, count: int | None, tp: int | None, pp: int | None) -> list[Placement]:
     """Return the placements on one accelerator: the count that is named, else 1, 2, 4, 8, the smallest that fits marked."""
-    others = kv_alternatives(catalog, question)
+    others, lighter = kv_alternatives(catalog, question), weight_alternatives(catalog, question)
     if count is None and (tp or pp):
         count = (tp or 1) * (pp or 1)
     counts = (count,) if count is not None else ((1,) if gpu.kind in ALONE else COUNTS)
-    found = [p for n in counts if (p := place(question, gpu, n, tp, pp, others)) is not None]
+    found = [p for n in counts if (p := place(question, gpu, n, tp, pp, others, weight_options=lighter)) is not None]
     if not found:
         sizes = ", ".join(map(str, question.footprint.tp_sizes))
         cure = f"tensor-parallel sizes it allows: {sizes}; pipeline stages up to {question.llm.layer_count}"

@@ -13,7 +13,7 @@ from planner.sizing import Placement, Question, everywhere, placements, sum_line
 from planner.sizing_notes import SizeWarning, smallest_rung, warnings
 from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
-SHOWN_LEVERS = 6
+SHOWN_LEVERS = 9
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.catalog import Catalog
-from planner.formatting import count, gb, number
+from planner.formatting import count, gb, number, plural
 from planner.physics import memory
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
@@ -193,12 +193,12 @@ def _rung(q: Question, rung: str, node: Node, p: Placement, node_count: int) -> 
         f"(TP {p.tp} x PP {p.pp}), {gb(spare)} to spare"
     )
     runs_well = [
-        f"{count(q.concurrency)} sessions of {count(q.context_tok)} tokens held at once",
+        f"{plural(q.concurrency, 'session')} of {count(q.context_tok)} tokens held at once",
         f"one stream at no more than {number(ceiling_tok_per_s(q, p), 2)} tok/s (bandwidth over the weights read)",
     ]
     longest = longest_context_tok(q, p)
-    at_most = f"more than {count(p.answer.max_sequences)} sessions of {count(q.context_tok)} tokens"
-    longer = f", or {count(q.concurrency)} sessions longer than {count(longest)} tokens" if longest < q.llm.max_context_tok else ""
+    at_most = f"hold more than {plural(p.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens"
+    longer = f", or {plural(q.concurrency, 'session')} longer than {count(longest)} tokens" if longest < q.llm.max_context_tok else ""
     cannot = [at_most + longer]
     if p.gpu.memory_bandwidth_gb_per_s < SLOWER_THAN_HBM_GB_PER_S:
         cannot.append(f"read memory as an HBM card does: {number(p.gpu.memory_bandwidth_gb_per_s)} GB/s, so many streams at once are slow")

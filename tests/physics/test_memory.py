@@ -35,7 +35,8 @@ def fit_70b(kv: str, gpu: str, tp: int, context_tok: int = 8192, concurrency: in
 
 
 @pytest.mark.parametrize(
-    ("weights", "gb"), [("fp32", 32), ("bf16", 16), ("fp16", 16), ("fp8", 8), ("int8", 8), ("q5_k_m", 5.7), ("q4_k_m", 4.6), ("q3_k_m", 3.4)]
+    ("weights", "gb"),
+    [("fp32", 32), ("bf16", 16), ("fp16", 16), ("fp8", 8), ("int8", 8), ("q5_k_m", 5.7), ("q4_k_m", 4.6), ("q3_k_m", 3.4)],
 )
 def test_bytes_per_parameter_by_the_rule(weights: str, gb: float) -> None:
     """B1: an 8B (8.03 × 10⁹ parameters) is 32, 16, 8, 5.7, 4.6 and 3.4 GB by the rule of thumb of its format."""
@@ -121,7 +122,9 @@ def test_only_some_layers_of_a_hybrid_keep_kv() -> None:
         ("llama_3.1_405b", "fp8", 462.0, 8, 1, 1, 63.0),
     ],
 )
-def test_long_context_on_eight_h100(llm: str, weights: str, weights_gib: float | None, tp: int, pp: int, sequences: int, kv_gib: float) -> None:
+def test_long_context_on_eight_h100(
+    llm: str, weights: str, weights_gib: float | None, tp: int, pp: int, sequences: int, kv_gib: float
+) -> None:
     """B9: 131,072 tokens, 79.65 GiB a card, fraction 0.9, margin 0, 5.3 GiB of overhead a card."""
     c = catalog()
     given = None if weights_gib is None else weights_gib * GIB
@@ -134,7 +137,8 @@ def test_long_context_on_eight_h100(llm: str, weights: str, weights_gib: float |
     ("llm", "weights", "tp", "frac", "kv_room_gib"),
     [
         ("llama_3.1_8b", "bf16", 1, 0.9, 51.38), ("qwen3_32b", "bf16", 2, 0.9, 34.49), ("qwen3_32b", "bf16", 1, 0.9, 4.45),
-        ("qwen3_0.6b", "bf16", 1, 0.9, 64.45), ("llama_3.3_70b_instruct", "fp8", 2, 0.9, 32.0), ("llama_3.3_70b_instruct", "fp8", 1, 0.9, -1.44),
+        ("qwen3_0.6b", "bf16", 1, 0.9, 64.45), ("llama_3.3_70b_instruct", "fp8", 2, 0.9, 32.0),
+        ("llama_3.3_70b_instruct", "fp8", 1, 0.9, -1.44),
     ],
 )
 def test_room_for_kv_within_half_a_gib_of_logs(llm: str, weights: str, tp: int, frac: float, kv_room_gib: float) -> None:
@@ -152,7 +156,10 @@ def test_a_mistral_token_and_its_pool() -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "mib"),
-    [("h100_sxm_80gb", 81_559), ("a100_sxm_80gb", 81_920), ("l40s_48gb", 46_068), ("a10_24gb", 23_028), ("l4_24gb", 23_034), ("t4_16gb", 15_360)],
+    [
+        ("h100_sxm_80gb", 81_559), ("a100_sxm_80gb", 81_920), ("l40s_48gb", 46_068), ("a10_24gb", 23_028), ("l4_24gb", 23_034),
+        ("t4_16gb", 15_360),
+    ],
 )
 def test_capacity_is_what_the_device_shows(gpu: str, mib: int) -> None:
     """B11: MiB that nvidia-smi prints."""
