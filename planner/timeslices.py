@@ -64,14 +64,19 @@ def make_timeslices(rates: Mapping[str, Sequence[float]], count: int) -> Timesli
     return Timeslices(
         hours_per_month=tuple(len(hours) * WEEKS_PER_MONTH for hours in members),
         slice_of_hour=slice_of_hour,
-        mean={name: tuple(fsum(rates[name][h] for h in hours) / len(hours) for hours in members) for name in names},
+        mean={name: tuple(_mean([float(rates[name][h]) for h in hours]) for hours in members) for name in names},
         peak={name: tuple(max(float(rates[name][h]) for h in hours) for hours in members) for name in names},
     )
 
 
+def _mean(values: list[float]) -> float:
+    """Return the mean, kept from exceeding the largest value by a rounding."""
+    return min(fsum(values) / len(values), max(values))
+
+
 def excess(rates: Mapping[str, Sequence[float]], timeslices: Timeslices) -> float:
     """Return the sum over hours and workloads of (peak of the hour's timeslice - rate), each workload's highest hour as 1."""
-    parts = []
+    parts: list[float] = []
     for name, week in rates.items():
         top = max(week) or 1.0
         parts.extend((timeslices.peak[name][s] - rate) / top for s, rate in zip(timeslices.slice_of_hour, week, strict=True))
@@ -150,25 +155,29 @@ def _cut(points: Array, sizes: Array, count: int) -> NDArray[np.intp]:
 
 def _moved(points: Array, sizes: Array, groups: NDArray[np.intp]) -> NDArray[np.intp]:
     """Move single points to another group for as long as that lowers the cost."""
-    groups = groups.copy()
+    labels = [int(g) for g in np.unique(groups)]
+    inside = {g: [int(p) for p in np.flatnonzero(groups == g)] for g in labels}
+
+    def cost(members: list[int]) -> float:
+        return float(points[members].max(axis=0).sum() * sizes[members].sum()) if members else 0.0
+
+    costs = {g: cost(inside[g]) for g in labels}
+    home = {p: g for g in labels for p in inside[g]}
     for _ in range(MAX_PASSES):
         changed = False
         for p in range(len(points)):
-            here = int(groups[p])
-            rest = (groups == here) & (np.arange(len(points)) != p)
-            if not rest.any():
+            here = home[p]
+            rest = [q for q in inside[here] if q != p]
+            if not rest:
                 continue
-            freed = _block(points, sizes, groups == here) - _block(points, sizes, rest)
-            labels = [int(g) for g in np.unique(groups) if g != here]
-            added = [_block(points, sizes, (groups == g) | (np.arange(len(points)) == p)) - _block(points, sizes, groups == g) for g in labels]
-            best = int(np.argmin(added)) if added else -1
-            if best >= 0 and added[best] < freed - 1e-9:
-                groups[p] = labels[best]
+            freed = costs[here] - cost(rest)
+            added = {g: cost([*inside[g], p]) - costs[g] for g in labels if g != here}
+            best = min(added, key=lambda g: (added[g], g), default=here)
+            if best != here and added[best] < freed - 1e-9:
+                inside[here], inside[best] = rest, [*inside[best], p]
+                costs[here], costs[best] = cost(rest), cost(inside[best])
+                home[p] = best
                 changed = True
         if not changed:
             break
-    return groups
-
-
-def _block(points: Array, sizes: Array, inside: NDArray[np.bool_]) -> float:
-    return float(points[inside].max(axis=0).sum() * sizes[inside].sum())
+    return np.array([home[p] for p in range(len(points))], dtype=np.intp)
