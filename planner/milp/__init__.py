@@ -1,1 +1,7 @@
-"""The integer program: data, constraints, costs, and the one place that talks to a solver."""
+"""The integer program: what to buy, rent and call, at the least discounted cost, with a proven bound."""
+
+from planner.milp.restrict import restrict
+from planner.milp.solve import solve
+from planner.milp.verify import SolutionRefused
+
+__all__ = ["SolutionRefused", "restrict", "solve"]

@@ -109,6 +109,8 @@ class ApiData:
     max_req_per_min: float | None = None
     max_input_tok_per_min: float | None = None
     max_output_tok_per_min: float | None = None
+    provider: str | None = None
+    """Whose share `max_provider_share_frac` counts (the account where left out)."""
     price_ids: tuple[str, ...] = ()
 
 

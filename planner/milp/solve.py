@@ -1,0 +1,129 @@
+"""Solve a problem: build, run, round, re-solve the continuous part, re-price, re-check; or say why there is no plan."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import highspy
+import numpy as np
+
+from planner.milp.check import check_problem, unservable
+from planner.milp.costs import priced
+from planner.milp.engine import Floats, Model, Run, build, run_highs, run_pulp, to_lp
+from planner.milp.problem import HELD_KINDS, Sets, Variables
+from planner.milp.verify import check_solution
+from planner.schema.problem import NoSolution, ProblemData, Solution
+
+NOISE = 1e-9
+
+
+def solve(problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float | None = 60, solver: str = "highs") -> Solution | NoSolution:
+    """Return the cheapest plan with its proven bound, or why there is none.
+
+    `gap_frac` is the relative distance to the bound at which the search may stop; a stop by the clock before that returns status
+    `feasible` with the gap reached and `is_reproducible` False, or `NoSolution("time_limit")` where no plan was found. Errors:
+    `InputError` for a problem of the wrong shape, `SolutionRefused` where the solver's answer fails the independent check.
+    """
+    began = time.perf_counter()
+    check_problem(problem)
+    lost = unservable(problem)
+    if lost:
+        return NoSolution("no_candidate", lost)
+    model = build(problem)
+    if solver == "highs":
+        run = run_highs(to_lp(model), gap_frac=gap_frac, time_limit_s=time_limit_s)
+    else:
+        run = run_pulp(model, solver, gap_frac=gap_frac, time_limit_s=time_limit_s)
+    if run.status == "infeasible":
+        from planner.milp.elastic import explain
+
+        return explain(problem)
+    if run.status == "no_incumbent":
+        return NoSolution("time_limit", (f"no plan was found within {time_limit_s:g} s: allow more time (--time-limit)",))
+    return finish(problem, model, run, gap_frac, time.perf_counter() - began)
+
+
+def finish(d: ProblemData, model: Model, run: Run, gap_frac: float, seconds: float) -> Solution:
+    """Return the checked and priced solution of a run that has values."""
+    values = polish(model, run.values)
+    v = numbers(model, values)
+    solution = read_solution(d, model, v, run, gap_frac, seconds)
+    check_solution(d, solution)
+    return solution
+
+
+def polish(model: Model, values: Floats) -> Floats:
+    """Return the solution with integers rounded and the rest solved again for them, so that nothing rests on a tolerance."""
+    whole = np.where(model.is_integer, np.round(values), values)
+    lp = to_lp(model)
+    lp.col_lower_ = np.where(model.is_integer, whole, model.lower)
+    lp.col_upper_ = np.where(model.is_integer, whole, model.upper)
+    lp.integrality_ = [highspy.HighsVarType.kContinuous] * len(values)
+    again = run_highs(lp, gap_frac=0.0, time_limit_s=None)
+    if again.status != "optimal":
+        return np.asarray(whole)
+    return np.where(model.is_integer, whole, again.values)
+
+
+def numbers(model: Model, values: Floats) -> Variables:
+    """Return `Variables` that hold numbers instead of unknowns."""
+    v = Variables(model.variables.sets)
+    for (family, index), x, is_int, low, high in zip(model.keys, values, model.is_integer, model.lower, model.upper, strict=True):
+        table: dict[Any, Any] = getattr(v, family)
+        number = float(round(x)) if is_int else float(min(max(x, low), high))
+        if not is_int and abs(number) < NOISE:
+            number = 0.0
+        table[index if len(index) > 1 else index[0]] = int(number) if is_int else number
+    return v
+
+
+def read_solution(d: ProblemData, model: Model, v: Variables, run: Run, gap_frac: float, seconds: float) -> Solution:
+    s: Sets = v.sets
+    nodes = {}
+    for p in s.pools:
+        for m in s.months:
+            for t in s.slices:
+                n = v.held[p.id, m] if p.kind in HELD_KINDS else v.nodes[p.id, m, t]
+                if n:
+                    nodes[p.id, m, t] = n
+    share = {key: x for key, x in v.share.items() if x > 0}
+    use: dict[str, str] = {}
+    variant = {k.id: k.variant for k in s.candidates}
+    for w, k, _, _ in share:
+        use.setdefault(w, variant[k])
+    for (name, w), on in v.use.items():
+        if on and w in use:
+            use[w] = name
+    for w in s.workloads:
+        if w.min_replicas_count and w.id not in use and not s.apis_of[w.id]:
+            use[w.id] = s.variants_of[w.id][0]
+    held_months = {m for _, m, _ in nodes}
+    site_of = {p.id: p.site for p in s.pools if p.kind in ("own", "existing")}
+    npv, cash = priced(v, d)
+    total = sum(npv.values())
+    bound = min(run.bound, total)
+    gap = (total - bound) / abs(total) if abs(total) > NOISE else abs(total - bound)
+    proven = gap <= gap_frac + 1e-7
+    return Solution(
+        status="optimal" if proven else "feasible",
+        npv_cost_usd=total,
+        npv_bound_usd=bound,
+        gap_frac=gap,
+        is_reproducible=not run.stopped_by_clock,
+        solver_name=run.solver_name,
+        solve_seconds=seconds,
+        buy={key: n for key, n in v.buy.items() if n},
+        nodes=nodes,
+        replicas={key: n for key, n in v.replicas.items() if n},
+        share=share,
+        call={key: x for key, x in v.call.items() if x > 0},
+        use=dict(sorted(use.items())),
+        open_sites={(site, m): True for site in sorted({x.id for x in s.sites}) for m in s.months
+                    if any(site_of.get(p) == site and n == m for p, n, _ in nodes)},
+        self_host={m: m in held_months for m in s.months},
+        cost_npv_usd=npv,
+        cost_usd_by_month=cash,
+        row_count=len(model.row_names),
+        column_count=len(model.columns),
+    )  # fmt: skip
