@@ -15,9 +15,9 @@ from planner.readers.prices_csv import lines_of
 from planner.schema.prices import ApiRow, OperatingRow, OwnRow, PriceRow, RentRow
 
 MIN_PEERS = 4
-"""Providers of the same thing below which no price can be called out of proportion."""
+"""Other providers of the same thing that must be there before a price can be called out of proportion."""
 MAX_ROBUST_Z = 6.0
-"""Deviation from the median of the logarithms, in robust standard deviations, that a price may have."""
+"""Deviation from the other providers' median, in robust standard deviations of the logarithms, that a price may have."""
 MIN_SPREAD: Mapping[str, float] = {"rent": math.log(1.35), "api": math.log(1.5)}
 """Robust standard deviation assumed at least, where peers agree to the cent: a rent must then lie within a factor of 6 of the
 median (a node's price taken for a GPU's is 8 off), an API price within 11 (hosts of one model do differ ninefold)."""
@@ -181,12 +181,14 @@ class _Check:
             voices: dict[str, list[float]] = defaultdict(list)
             for row, price in rows:
                 voices[row.id.split(".")[0]].append(math.log(price))
-            if len(voices) < MIN_PEERS:
-                continue
-            of_provider = [statistics.median(prices) for prices in voices.values()]
-            center = statistics.median(of_provider)
-            sigma = max(MIN_SPREAD[kind], MAD_TO_SIGMA * statistics.median(abs(price - center) for price in of_provider))
+            of_provider = {provider: statistics.median(logs) for provider, logs in voices.items()}
             for row, price in rows:
+                others = [middle for provider, middle in of_provider.items() if provider != row.id.split(".")[0]]
+                if len(others) < MIN_PEERS:
+                    continue
+                center = statistics.median(others)
+                sigma = max(MIN_SPREAD[kind], MAD_TO_SIGMA * statistics.median(abs(other - center) for other in others))
                 if abs(math.log(price) - center) / sigma > MAX_ROBUST_Z:
-                    what = f"{price:.4g} {unit}, where the median of {len(voices)} providers for {' '.join(group)} is {math.exp(center):.4g}"
+                    name = " ".join(group)
+                    what = f"{price:.4g} {unit}, where the median of {len(others)} other providers for {name} is {math.exp(center):.4g}"
                     yield self._fault(kind, row, column, what, "check the decimal point, the count and whether it is per GPU or per node")
