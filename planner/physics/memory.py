@@ -13,7 +13,7 @@ from typing import Literal
 
 from planner.errors import Fault, InputError
 from planner.formatting import gb
-from planner.physics.parallelism import kv_heads_per_gpu, llm_valid_tp, stage_frac
+from planner.physics.parallelism import end_stage_frac, kv_heads_per_gpu, llm_valid_tp, stage_frac
 from planner.schema.engine import BatchDefault, EngineProfile
 from planner.schema.hardware import Gpu
 from planner.schema.llm import AttentionGroup, KvFormat, Llm, MlpGroup, WeightFormat
@@ -143,10 +143,10 @@ class Footprint:
         parts = self.weights_bytes_by_component
         kept = sum(parts[name] for name in REPLICATED)
         ends = (parts["embedding"], parts["head"])
-        body = self.weights_bytes - kept - sum(ends)
-        share = stage_frac(self.llm.layer_count, pp)
-        end_bytes = sum(ends) if pp == 1 else max(ends)
-        return share * (body / tp + kept) + end_bytes / tp
+        layers = (self.weights_bytes - kept - sum(ends)) / tp + kept
+        if pp == 1:
+            return layers + sum(ends) / tp
+        return max(stage_frac(self.llm.layer_count, pp) * layers, end_stage_frac(self.llm.layer_count, pp) * layers + max(ends) / tp)
 
 
 @dataclass(frozen=True)
@@ -235,11 +235,13 @@ def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, flo
     """Return the bytes of each component: parameters × bits ÷ 8, scales and zero points inside the bits.
 
     A component that the format does not name stays in 16 bit; routed experts are stored as the MLP where they have no
-    entry of their own.
+    entry of their own; an embedding that is the output head too (tied) takes the wider of both.
     """
     bits: dict[str, float] = dict(weights.bits_per_weight.items())
     bits.setdefault("experts", bits.get("mlp", DEFAULT_BITS_PER_WEIGHT))
     p = llm.params
+    if p.head_count == 0 and "head" in bits:
+        bits["embedding"] = max(bits.get("embedding", DEFAULT_BITS_PER_WEIGHT), bits["head"])
     counts = {
         "embedding": p.embedding_count, "head": p.head_count, "attention": p.attention_count, "mlp": p.mlp_count,
         "experts": p.experts_count, "router": p.router_count, "norm": p.norm_count, "other": p.other_count,
@@ -247,7 +249,9 @@ def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, flo
     return {name: count * bits.get(name, DEFAULT_BITS_PER_WEIGHT) / 8 for name, count in counts.items()}
 
 
-def kv_part(group: AttentionGroup, bytes_per_value: float, mla_expands_kv: bool) -> KvPart | None:
+def kv_part(
+    group: AttentionGroup, bytes_per_value: float, mla_expands_kv: bool = False, chunked_keeps_all: bool = False
+) -> KvPart | None:
     """Return the cache of one attention group, or nothing where its layers keep none or only a constant state."""
     n = group.layer_count
     if group.cache_is_shared or group.kind in ("linear", "none"):
@@ -262,7 +266,8 @@ def kv_part(group: AttentionGroup, bytes_per_value: float, mla_expands_kv: bool)
         return KvPart(n, group.head_count, per_head, compression=group.kv_compression)
     v_head_dim = 0 if group.kv_is_one_tensor else group.v_head_dim
     per_head = kv_bytes_per_tok(n, 1, group.head_dim, bytes_per_value, v_head_dim)
-    return KvPart(n, group.kv_head_count, per_head, window_tok=group.window_tok, compression=group.kv_compression)
+    window_tok = None if group.kind == "chunked" and chunked_keeps_all else group.window_tok
+    return KvPart(n, group.kv_head_count, per_head, window_tok=window_tok, compression=group.kv_compression)
 
 
 def footprint(
@@ -275,7 +280,8 @@ def footprint(
         parts = {name: value * weights_bytes / total for name, value in parts.items()}
         total = weights_bytes
     groups = () if llm.is_encoder else llm.attention
-    kv_parts = tuple(p for g in groups if (p := kv_part(g, kv.bytes_per_value, engine.mla_expands_kv)) is not None)
+    kept = [kv_part(g, kv.bytes_per_value, engine.mla_expands_kv, engine.chunked_keeps_all) for g in groups]
+    kv_parts = tuple(part for part in kept if part is not None)
     return Footprint(
         llm=llm, engine=engine, weights_bytes_by_component=parts, weights_bytes=total, kv_parts=kv_parts,
         indexer_bytes_per_tok=float(sum(g.indexer_bytes_per_tok for g in groups)),

@@ -37,6 +37,18 @@ def stage_frac(layer_count: int, pp: int) -> float:
     return math.ceil(layer_count / pp) / layer_count
 
 
+def end_stage_frac(layer_count: int, pp: int) -> float:
+    """Return the share of the layers on a stage that also holds the embedding or the head.
+
+    Layers left over go to the stages between the ends first, as vLLM spreads them.
+
+    >>> end_stage_frac(80, 6) == 13 / 80, end_stage_frac(61, 2) == 31 / 61
+    (True, True)
+    """
+    left_over = layer_count % pp
+    return (layer_count // pp + (left_over > max(pp - 2, 0))) / layer_count
+
+
 def llm_valid_tp(llm: Llm, limit: int = 8) -> tuple[int, ...]:
     """Return the tensor-parallel sizes that every attention group, the experts and the vision heads of `llm` allow.
 

@@ -69,6 +69,8 @@ class EngineProfile(Sourced):
     activation: ActivationModel
     mla_expands_kv: bool = False
     """The engine caches full keys and values of every head where the model has a latent."""
+    chunked_keeps_all: bool = False
+    """Layers of chunked attention are cached in full instead of one chunk."""
     loads_gguf: bool = False
     """The engine loads GGUF files although formats.yaml does not list it: experimental, with a warning."""
     max_tp: PositiveCount = 64
