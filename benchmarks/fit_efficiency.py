@@ -2,7 +2,8 @@
 
     python benchmarks/fit_efficiency.py MEASURED_DIR [--write]
 
-Three constants for each (engine, GPU family, format class): MBU of decode, MFU, and an overhead per layer. Whole groups
+Five constants for each (engine, GPU family, format class): MBU and MFU of decode, MFU of prefill, an overhead per layer
+and one per request (0 where no TTFT was measured). Whole groups
 of source × accelerator × model are kept from the fit by a hash (`HELD_OUT_PERCENT`), fixed before the first fit.
 """
 
@@ -32,7 +33,7 @@ from planner.physics.work import work_of
 FILES = ("singlestream_llamacpp", "singlestream_other", "server_inferencex", "server_trtllm_nim_blogs", "server_gpustack")
 HELD_OUT_PERCENT = 30
 MIN_ROWS = 8
-MAX_FIT_ROWS = 240
+MAX_FIT_ROWS = 120
 DECODE = {"decode_tok_s", "batched_decode_tok_s"}
 WHOLE = {"gen_tok_s_incl_prefill", "total_tok_s_incl_prefill"}
 TPOT = {"tpot_ms", "tpot_mean_ms", "tpot_median_ms", "itl_mean_ms"}
@@ -134,7 +135,7 @@ def resolve(raw: dict[str, str], names: dict[str, Any], catalog: Catalog) -> Row
     start = Efficiency(0.6, 0.4, 0.4, 0.0, 20e-6)
     chunk = 512.0 if engine == "llama_cpp" else 8192.0
     step = step_model(work, gpu.memory_bandwidth_gb_per_s * 1e9, peak, EfficiencyBand(start, start, start), tp, pp, link, chunk_tok=chunk)
-    group = (raw["source_url_or_repo_path"], raw["accelerator"], raw["model"])
+    group = (raw["source_url_or_repo_path"].split(":")[0].split("@")[0], raw["accelerator"], raw["model"])
     cell = (engine, gpu.family, format_class(weights))
     return Row(
         raw["id"], group, cell, raw["metric"], kind, value, replace(step, low=None, high=None), prompt, output,
@@ -161,24 +162,28 @@ def predict(row: Row, e: Efficiency) -> float:
     return seen.req_per_s * (o + (p if row.metric == "server_total_tok_s" else 0.0))
 
 
-def constants(x: np.ndarray) -> Efficiency:
-    mbu, mfu = (1.0 / (1.0 + math.exp(-v)) for v in x[:2])
-    return Efficiency(MAX_MBU_FRAC * mbu, mfu, mfu, 0.0, math.exp(x[2]) * 1e-6)
+def constants(x: np.ndarray, has_ttft: bool) -> Efficiency:
+    mbu, mfu, prefill = (1.0 / (1.0 + math.exp(-v)) for v in x[:3])
+    return Efficiency(MAX_MBU_FRAC * mbu, mfu, prefill, 0.0, math.exp(x[3]) * 1e-6, math.exp(x[4]) * 1e-3 if has_ttft else 0.0)
 
 
 def fit(rows: list[Row]) -> Efficiency:
     rows = sorted(rows, key=lambda r: hashlib.sha256(r.id.encode()).hexdigest())[:MAX_FIT_ROWS]
+    has_ttft = any(r.kind == "ttft" for r in rows)
+    weight = sum(WEIGHT[r.kind] for r in rows)
 
-    def loss(x: np.ndarray) -> float:
-        e = constants(x)
-        total = sum(WEIGHT[r.kind] * min(abs(math.log(predict(r, e) / r.value)), 1.5) for r in rows)
-        return total / sum(WEIGHT[r.kind] for r in rows) + 0.002 * float(x[0] ** 2 + x[1] ** 2 + (x[2] - 2.3) ** 2)
+    def loss(x: np.ndarray, of: list[Row] = rows) -> float:
+        e = constants(x, has_ttft)
+        total = sum(WEIGHT[r.kind] * min(abs(math.log(predict(r, e) / r.value)), 2.0) for r in of)
+        return total / weight + 0.001 * float(np.sum((x - np.array([0.6, -0.4, 0.0, 2.5, 3.5])) ** 2))
 
-    best = min(
-        (minimize(loss, x0, method="Nelder-Mead", options={"maxiter": 110, "xatol": 0.02, "fatol": 2e-4}) for x0 in ([0.6, -0.4, 2.0],)),
-        key=lambda r: float(r.fun),
-    )
-    return constants(best.x)
+    few = rows[:40]
+    grid = [np.array([a, -0.4, c, d, 3.5]) for a in (-0.8, 0.4, 1.6) for c in (-1.5, 0.0) for d in (1.0, 3.0, 5.0)]
+    start = min(grid, key=lambda x: loss(x, few))
+    simplex = np.vstack([start, start + 0.7 * np.eye(5)])
+    options = {"maxiter": 240, "xatol": 0.02, "fatol": 2e-4, "initial_simplex": simplex}
+    best = minimize(loss, start, method="Nelder-Mead", options=options)
+    return constants(best.x, has_ttft)
 
 
 def errors(rows: list[Row], picked: dict[tuple[str, str, str], Efficiency]) -> list[tuple[Row, float]]:
@@ -231,7 +236,7 @@ def main() -> None:
         e = picked[cell] = fit(own)
         scored = errors(own, picked)
         written += yaml_rows(cell, e, scored)
-        print(f"{cell} n={len(own)} mbu={e.mbu_frac:.3f} mfu={e.mfu_frac:.3f} layer={e.layer_overhead_s * 1e6:.1f}us "
+        print(f"{cell} n={len(own)} mbu={e.mbu_frac:.3f} mfu={e.mfu_frac:.3f}/{e.prefill_mfu_frac:.3f} req={e.request_overhead_s * 1e3:.0f}ms layer={e.layer_overhead_s * 1e6:.1f}us "
               f"err={statistics.median(abs(x) for _, x in scored):.3f}", file=sys.stderr, flush=True)
     fitted = [r for r in rows if not r.is_held_out and r.cell in picked]
     held = [r for r in rows if r.is_held_out and r.cell in picked]
@@ -271,9 +276,11 @@ def yaml_rows(cell: tuple[str, str, str], e: Efficiency, scored: list[tuple[Row,
                                "format_class": cls}
         if phase == "decode":
             row["mbu_frac"] = band(e.mbu_frac, MAX_MBU_FRAC)
-        row["mfu_frac"] = band(e.mfu_frac, 1.0)
-        row |= {
-            "layer_overhead_us": round(e.layer_overhead_s * 1e6, 2), "kind": "measured" if mine else "assumed",
+            row["layer_overhead_us"] = round(e.layer_overhead_s * 1e6, 2)
+        else:
+            row["request_overhead_ms"] = round(e.request_overhead_s * 1e3, 2)
+        row["mfu_frac"] = band(e.mfu_frac if phase == "decode" else e.prefill_mfu_frac, 1.0)
+        row |= { "kind": "measured" if mine else "assumed",
             "row_count": len(mine), "group_count": len({r.group for r, _ in mine}),
             "spread_frac": round(statistics.median(abs(x) for _, x in used), 4),
             "origin": sorted({g[0].split("@")[0] for g in groups})[:6],

@@ -107,6 +107,7 @@ def choose_efficiency(rows: Iterable[EfficiencyRow], engine: str, family: str, c
             prefill_mfu_frac=min(prefill_mfu * stretch, 1.0),
             step_overhead_s=decode.step_overhead_ms / 1e3 * slower,
             layer_overhead_s=decode.layer_overhead_us / 1e6 * slower,
+            request_overhead_s=prefill.request_overhead_ms / 1e3 * prefill.mfu_frac.typical / (prefill_mfu * stretch),
         )
 
     band = EfficiencyBand(end("low"), end("typical"), end("high"), basis)

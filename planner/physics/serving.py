@@ -36,6 +36,8 @@ LOGNORMAL_TAIL = 1.6
 """Times the squared CV of prompts: a lognormal's tail is heavier than the gamma one that the formula takes (assumed, held as above)."""
 MEDIAN_OF_WAIT_FRAC = 0.8
 """What a mean wait adds to the median TTFT where most requests do not wait (assumed; held against the test's simulation)."""
+WAVE_FRAC = 0.25
+"""Share of a closed loop's clients that stay in step, and so send their prompts together, where all lengths are alike (assumed)."""
 SHORT_OUTPUT_SIGMAS = 1.5
 """p99 TPOT belongs to short answers: lengths so many sigmas below the median (assumed; held against the test's simulation)."""
 
@@ -351,11 +353,12 @@ def _latency(load: _Load, batch: float) -> Latency:
     slot_wait = p_slot * drain_s
     slot99, slot50 = _tail(p_slot, slot_wait, 0.01), _tail(p_slot, slot_wait, 0.5)
 
-    lone = load.busy_s + max(1.0, load.chunks + 0.5) * d + 0.5 * d
-    lone50 = load.busy_p50_s + load.chunks_p50 * d + 0.5 * d
+    ahead = step.efficiency.request_overhead_s + 0.5 * d
+    lone = load.busy_s + max(1.0, load.chunks + 0.5) * d + ahead
+    lone50 = load.busy_p50_s + load.chunks_p50 * d + ahead
     full_chunk_s = load.busy_s / load.chunks
     joint = 0.5 * min(max(full_chunk_s - load.busy_s, 0.0), load.busy_s)
-    lone99 = load.busy_p99_s + load.chunks_p99 * d + d + joint
+    lone99 = load.busy_p99_s + load.chunks_p99 * d + ahead + 0.5 * d + joint
     mean_ttft = wait + slot_wait + lone
     ttft99 = mean_ttft + math.sqrt((wait99 - wait) ** 2 + (slot99 - slot_wait) ** 2 + (lone99 - lone) ** 2)
     ttft50 = min(lone50 + max(wait50, MEDIAN_OF_WAIT_FRAC * wait) + slot50, ttft99)
@@ -400,6 +403,8 @@ def latency_at_concurrency(step: StepModel, mix: RequestMix, concurrency: float,
         return _unstable(load, 0.0, 1.0)
     inside = min(concurrency, slots)
     out = mix.output_mean_tok
+    overhead = step.efficiency.request_overhead_s
+    wave = WAVE_FRAC / (1.0 + (mix.output_sigma / 0.2) ** 2)
 
     def at(batch: float) -> tuple[float, float, float, float]:
         d = step.decode_step_s(max(batch, 1.0), load.context_tok)
@@ -408,8 +413,9 @@ def latency_at_concurrency(step: StepModel, mix: RequestMix, concurrency: float,
         rate = batch / (out * d + batch * load.busy_s * (1.0 if inside > 1.0 else 0.0))
         others = max(inside - 1.0, 0.0) / inside
         rho = min(rate * (load.busy_s + load.chunks * d) * others, 0.95)
-        queue = prompt * rho / (1.0 - rho) * (1.0 + load.busy_cv2) / 2.0
-        return rate, prompt + min(queue, prompt * inside / 2.0), d, prompt
+        queue = min(prompt * rho / (1.0 - rho) * (1.0 + load.busy_cv2) / 2.0, prompt * inside / 2.0)
+        queue = max(queue, wave * (inside - 1.0) * load.busy_s)
+        return rate, overhead + prompt + queue, d, overhead + prompt
 
     low, high = 1e-6, inside
     for _ in range(40):

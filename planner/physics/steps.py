@@ -25,6 +25,8 @@ class Efficiency:
     prefill_mfu_frac: float
     step_overhead_s: float
     layer_overhead_s: float
+    request_overhead_s: float = 0.0
+    """Added to a request's first token: parsing, tokenising, scheduling, the way there and back."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ class EfficiencyRow(Sourced):
     """Added to every step, whatever the model."""
     layer_overhead_us: NonNegative = 0.0
     """Added to every step for each layer: kernel launches."""
+    request_overhead_ms: NonNegative = 0.0
+    """Added to the first token of every request (prefill rows): parsing, tokenising, scheduling."""
     kind: Literal["measured", "assumed"]
     row_count: NonNegativeCount
     """Measured rows fitted."""
