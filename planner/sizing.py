@@ -135,11 +135,18 @@ def ask(
     )
 
 
-def kv_alternatives(catalog: Catalog, question: Question) -> list[tuple[str, Footprint]]:
-    """Return the footprints of the nearest smaller KV format and of the smallest one that the engine runs."""
+def kv_needs_fp4(kv: KvFormat) -> bool:
+    """Say whether a KV format needs an accelerator with 4-bit floating point (`nvfp4`, `mxfp4`)."""
+    return "fp4" in kv.id
+
+
+def kv_alternatives(catalog: Catalog, question: Question, gpu: Gpu) -> list[tuple[str, Footprint]]:
+    """Return the footprints of the nearest smaller KV format and of the smallest one that the engine runs on `gpu`."""
     q = question
+    has_fp4 = "fp4" in gpu.dense_tflop_per_s
+    runs = [k for k in catalog.kv_formats.values() if q.engine.engine in k.runs_on and (has_fp4 or not kv_needs_fp4(k))]
     smaller = sorted(
-        (k for k in catalog.kv_formats.values() if q.engine.engine in k.runs_on and k.bytes_per_value < q.kv.bytes_per_value),
+        (k for k in runs if k.bytes_per_value < q.kv.bytes_per_value),
         key=lambda k: (abs(k.bytes_per_value - q.kv.bytes_per_value / 2), k.id),
     )
     smallest = sorted(smaller, key=lambda k: (k.bytes_per_value, k.id))[:1]
@@ -221,7 +228,7 @@ def _fits_reason(answer: Fits) -> str:
 
 def placements(catalog: Catalog, question: Question, gpu: Gpu, count: int | None, tp: int | None, pp: int | None) -> list[Placement]:
     """Return the placements on one accelerator: the count that is named, else 1, 2, 4, 8, the smallest that fits marked."""
-    others, lighter = kv_alternatives(catalog, question), weight_alternatives(catalog, question)
+    others, lighter = kv_alternatives(catalog, question, gpu), weight_alternatives(catalog, question)
     if count is None and (tp or pp):
         count = (tp or 1) * (pp or 1)
     counts = (count,) if count is not None else ((1,) if gpu.kind in ALONE else COUNTS)

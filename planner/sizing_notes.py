@@ -12,7 +12,7 @@ from planner.physics import memory
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
 from planner.schema.hardware import Gpu, Node
-from planner.sizing import Placement, Question, place
+from planner.sizing import Placement, Question, kv_needs_fp4, place
 from planner.units import BYTES_PER_GB
 
 RUNGS = ("laptop", "workstation", "node", "cluster")
@@ -68,7 +68,11 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
             f"nobody published what {label[0].name} shows as memory: "
             f"{number(label[0].memory_label_gb)} GB of the label are taken as 10^9 bytes each",
         ))
-    if named and places and q.weights.compute_dtype in ("fp8", "fp4", "int8"):
+    if named and kv_needs_fp4(q.kv) and "fp4" not in places[0].gpu.dense_tflop_per_s:
+        found.append(SizeWarning(
+            "kv_format_needs_fp4", f"{places[0].gpu.name} has no 4-bit floating point: no engine is known to keep {q.kv.id} there"
+        ))
+    if named and q.weights.compute_dtype in ("fp8", "fp4", "int8"):
         gpu = places[0].gpu
         if gpu.dense_tflop_per_s and q.weights.compute_dtype not in gpu.dense_tflop_per_s:
             found.append(SizeWarning(
