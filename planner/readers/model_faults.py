@@ -17,6 +17,7 @@ from planner.readers.yaml_nodes import Place
 from planner.schema.export import field_docs
 
 _MISMATCH = ("_type", "_parsing")
+MAX_WRITTEN_OUT = 1e11
 
 
 class Located(Protocol):
@@ -239,7 +240,10 @@ def _range(f: _Found) -> str:
 
 
 def _number(bound: Any) -> str:
-    return f"{bound:,}" if isinstance(bound, int) else f"{float(bound):,.10g}"
+    value = float(bound)
+    if value == int(value) and abs(value) < MAX_WRITTEN_OUT:
+        return f"{int(value):,}"
+    return f"{value:,.10g}"
 
 
 def _bounds(parts: Iterable[Any]) -> list[Any]:

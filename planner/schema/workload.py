@@ -51,12 +51,8 @@ def _is_number(value: Any) -> Any:
 def _month(value: Any) -> Any:
     """Accept 2026-12 (or the first day of a month) and give the month's first day."""
     if isinstance(value, str):
-        year, _, month = value.partition("-")
-        if len(value) == 7 and year.isdigit() and month.isdigit() and len(year) == 4 and 1 <= int(month) <= 12 and int(year) >= 1:
-            return date(int(year), int(month), 1)
-        if len(value) == 10:
-            with suppress(ValueError):
-                value = date.fromisoformat(value)
+        with suppress(ValueError):
+            value = date.fromisoformat(f"{value}-01" if len(value) == 7 else value)
     if isinstance(value, date) and value.day == 1:
         return date(value.year, value.month, 1)
     shown = f"the text '{value[:40]}'" if isinstance(value, str) else str(value)[:40]
