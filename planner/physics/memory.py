@@ -301,7 +301,8 @@ def mlp_width(group: MlpGroup) -> int:
     """Return the MLP values of one token in one layer: the dense width, or that of the chosen and shared experts."""
     if group.kind == "dense":
         return group.intermediate_size
-    return (group.top_k + group.shared_expert_count) * group.expert_intermediate_size
+    shared = group.shared_expert_count * (group.shared_expert_intermediate_size or group.expert_intermediate_size)
+    return group.top_k * group.expert_intermediate_size + shared
 
 
 def activation_bytes(fp: Footprint, gpu: Gpu, tp: int, context_tok: int) -> float:
