@@ -3,7 +3,7 @@
     python benchmarks/fit_efficiency.py MEASURED_DIR [--write]
 
 Five constants for each (engine, GPU family, format class): MBU and MFU of decode, MFU of prefill, an overhead per layer
-and one per request (0 where no TTFT was measured). Whole groups
+and one per request (0 where no TTFT was measured), each pulled towards what the engine reaches over all GPUs. Whole groups
 of source × accelerator × model are kept from the fit by a hash (`HELD_OUT_PERCENT`), fixed before the first fit.
 """
 
@@ -97,7 +97,7 @@ def resolve(raw: dict[str, str], names: dict[str, Any], catalog: Catalog) -> Row
         return "speculative decoding"
     if "PREFIX CACHE" in raw["note"]:
         return "prefix cache"
-    if "disagg" in raw["note"] or "attention_dp=" in raw["note"] and "attention_dp=1" not in raw["note"]:
+    if "disagg" in raw["note"] or ("attention_dp=" in raw["note"] and "attention_dp=1" not in raw["note"]):
         return "disaggregated or data-parallel attention"
     fmt = starts(names["formats"], raw["weight_format"].upper())
     if raw["weight_format"].startswith("BF16 (native") and llm_id in names["native_fp8"]:
@@ -113,7 +113,7 @@ def resolve(raw: dict[str, str], names: dict[str, Any], catalog: Catalog) -> Row
     value = number(raw["value"])
     if prompt is None or output is None or not value:
         return "lengths or value not stated"
-    if kind in ("whole", "tpot", "server") and output < 2 or kind in ("ttft", "prefill") and prompt < 1:
+    if (kind in ("whole", "tpot", "server") and output < 2) or (kind in ("ttft", "prefill") and prompt < 1):
         return "lengths or value not stated"
     if "InferenceX" in raw["note"] or "InferenceMAX" in raw["note"]:
         prompt, output = 0.9 * prompt, 0.9 * output
@@ -144,7 +144,8 @@ def resolve(raw: dict[str, str], names: dict[str, Any], catalog: Catalog) -> Row
 
 
 def predict(row: Row, e: Efficiency) -> float:
-    step = replace(row.step, efficiency=e, overhead_s=e.step_overhead_s * row.step.pp + e.layer_overhead_s * row.step.prefill_work.layer_count)
+    overhead_s = e.step_overhead_s * row.step.pp + e.layer_overhead_s * row.step.prefill_work.layer_count
+    step = replace(row.step, efficiency=e, overhead_s=overhead_s)
     p, o, n = row.prompt_tok, row.output_tok, row.concurrency
     if row.kind == "decode":
         return n / step.decode_step_s(n, p + o / 2)
@@ -167,7 +168,12 @@ def constants(x: np.ndarray, has_ttft: bool) -> Efficiency:
     return Efficiency(MAX_MBU_FRAC * mbu, mfu, prefill, 0.0, math.exp(x[3]) * 1e-6, math.exp(x[4]) * 1e-3 if has_ttft else 0.0)
 
 
-def fit(rows: list[Row]) -> Efficiency:
+START = np.array([0.6, -0.4, 0.0, 3.5, 3.5])
+PULL = 0.01
+
+
+def fit(rows: list[Row], centre: np.ndarray = START, pull: float = 0.001) -> tuple[Efficiency, np.ndarray]:
+    """Return the constants with the least absolute log error, pulled towards `centre`: the engine's own over all GPUs."""
     rows = sorted(rows, key=lambda r: hashlib.sha256(r.id.encode()).hexdigest())[:MAX_FIT_ROWS]
     has_ttft = any(r.kind == "ttft" for r in rows)
     weight = sum(WEIGHT[r.kind] for r in rows)
@@ -175,15 +181,15 @@ def fit(rows: list[Row]) -> Efficiency:
     def loss(x: np.ndarray, of: list[Row] = rows) -> float:
         e = constants(x, has_ttft)
         total = sum(WEIGHT[r.kind] * min(abs(math.log(predict(r, e) / r.value)), 2.0) for r in of)
-        return total / weight + 0.001 * float(np.sum((x - np.array([0.6, -0.4, 0.0, 2.5, 3.5])) ** 2))
+        return total / weight + pull * float(np.sum((x - centre) ** 2))
 
     few = rows[:40]
-    grid = [np.array([a, -0.4, c, d, 3.5]) for a in (-0.8, 0.4, 1.6) for c in (-1.5, 0.0) for d in (1.0, 3.0, 5.0)]
+    grid = [centre] + [np.array([a, -0.4, c, d, 3.5]) for a in (-0.8, 0.4, 1.6) for c in (-1.5, 0.0) for d in (1.0, 3.0, 5.0)]
     start = min(grid, key=lambda x: loss(x, few))
     simplex = np.vstack([start, start + 0.7 * np.eye(5)])
     options = {"maxiter": 240, "xatol": 0.02, "fatol": 2e-4, "initial_simplex": simplex}
     best = minimize(loss, start, method="Nelder-Mead", options=options)
-    return constants(best.x, has_ttft)
+    return constants(best.x, has_ttft), best.x
 
 
 def errors(rows: list[Row], picked: dict[tuple[str, str, str], Efficiency]) -> list[tuple[Row, float]]:
@@ -229,14 +235,19 @@ def main() -> None:
             cells[row.cell].append(row)
     picked: dict[tuple[str, str, str], Efficiency] = {}
     written: list[dict[str, Any]] = []
+    centres: dict[str, np.ndarray] = {}
     for cell, own in sorted(cells.items()):
         if len(own) < MIN_ROWS:
             skipped[f"fewer than {MIN_ROWS} rows for {' '.join(cell)}"] += len(own)
             continue
-        e = picked[cell] = fit(own)
+        if cell[0] not in centres:
+            _, centres[cell[0]] = fit([r for other, rs in cells.items() if other[0] == cell[0] for r in rs])
+        e, _ = fit(own, centres[cell[0]], PULL)
+        picked[cell] = e
         scored = errors(own, picked)
         written += yaml_rows(cell, e, scored)
-        print(f"{cell} n={len(own)} mbu={e.mbu_frac:.3f} mfu={e.mfu_frac:.3f}/{e.prefill_mfu_frac:.3f} req={e.request_overhead_s * 1e3:.0f}ms layer={e.layer_overhead_s * 1e6:.1f}us "
+        print(f"{cell} n={len(own)} mbu={e.mbu_frac:.3f} mfu={e.mfu_frac:.3f}/{e.prefill_mfu_frac:.3f} "
+              f"req={e.request_overhead_s * 1e3:.0f}ms layer={e.layer_overhead_s * 1e6:.1f}us "
               f"err={statistics.median(abs(x) for _, x in scored):.3f}", file=sys.stderr, flush=True)
     fitted = [r for r in rows if not r.is_held_out and r.cell in picked]
     held = [r for r in rows if r.is_held_out and r.cell in picked]
@@ -247,7 +258,10 @@ def main() -> None:
     print("\n".join(table("held out", errors(held, picked))), "\n")
     if args.write:
         path = Path(__file__).parents[1] / "hardware" / "efficiency" / "steps.yaml"
-        head = "# Fitted by benchmarks/fit_efficiency.py on published runs: do not edit by hand. Fields: planner/schema/efficiency.py, EfficiencyRow.\n"
+        head = (
+            "# Fitted by benchmarks/fit_efficiency.py on published runs: do not edit by hand.\n"
+            "# Fields: planner/schema/efficiency.py, EfficiencyRow.\n"
+        )
         path.write_text(head + yaml.safe_dump({"steps": written}, sort_keys=False, width=140, allow_unicode=True))
         from planner.schema.efficiency import EfficiencyRow
 

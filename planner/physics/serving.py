@@ -304,7 +304,7 @@ def _tail(p_wait: float, mean_wait_s: float, quantile: float) -> float:
 
 def _crowd_score(slots_count: float, offered_count: float) -> float:
     """Return the normal score of "fewer than `slots` at hand" for a Poisson number (Wilson and Hilferty's cube root)."""
-    return (1.0 - 1.0 / (9.0 * slots_count) - (offered_count / slots_count) ** (1.0 / 3.0)) * 3.0 * math.sqrt(slots_count)
+    return (1.0 - 1.0 / (9.0 * slots_count) - math.pow(offered_count / slots_count, 1.0 / 3.0)) * 3.0 * math.sqrt(slots_count)
 
 
 def _phi(x: float) -> float:

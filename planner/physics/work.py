@@ -6,7 +6,9 @@ Each number is for the whole model; `serving.step_model` splits it over the GPUs
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from planner.schema.llm import AttentionGroup, Llm
 
@@ -79,7 +81,7 @@ class Work:
         return total
 
 
-def work_of(llm: Llm, bits_per_weight: dict[str, float], kv_bytes_per_value: float) -> Work:
+def work_of(llm: Llm, bits_per_weight: Mapping[Any, float], kv_bytes_per_value: float) -> Work:
     """Return what steps of `llm` read and multiply, weights at `bits_per_weight` by component, KV at its format.
 
     `bits_per_weight` is that of a `WeightFormat` (keys `attention`, `mlp`, …; a component that is not named keeps 16 bit).
