@@ -153,7 +153,7 @@ def ask(
             fitting = [size for size in llm_valid_tp(model, max(domain, 1)) if room % size == 0]
             tp = fitting[-1] if fitting else 1
     if pp is None:
-        pp = gpu_count // tp if by_layer else 1
+        pp = max(gpu_count // tp, 1) if by_layer else 1
         if not by_layer and gpu_count % tp == 0 and card.fast_link_gb_per_s and tp == card.fast_link_max_gpu_count:
             pp = gpu_count // tp
     allowed = llm_valid_tp(model, max(tp, 8))

@@ -6,10 +6,13 @@ slots, a token budget a step, decode before prefill.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from planner.physics.serving import RequestMix
 from planner.physics.steps import StepModel
@@ -45,8 +48,6 @@ def simulate(step: StepModel, mix: RequestMix, rate: float, slots: int, chunk_to
     context_sum = 0.0
     now, arrived, done, area = 0.0, 0, 0, 0.0
     ends: list[tuple[int, int]] = []
-    import heapq
-
     produced = 0
     while done < count:
         while arrived < count and arrivals[arrived] <= now:
@@ -97,3 +98,9 @@ def simulate(step: StepModel, mix: RequestMix, rate: float, slots: int, chunk_to
     tpot = ((last - first)[keep] / np.maximum(outputs[keep] - 1, 1))[many]
     q = np.percentile
     return Seen(q(ttft, 50), q(ttft, 99), q(tpot, 50), q(tpot, 99), area / now, count)
+
+
+@pytest.fixture
+def discrete() -> Callable[..., Seen]:
+    """Return `simulate(step, mix, rate, slots, chunk_tok, count, seed)`."""
+    return simulate
