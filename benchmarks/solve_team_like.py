@@ -84,7 +84,7 @@ def instance(seed: int, months: int = 36, slice_count: int = 8, workloads: int =
                 if p.gpu == "l40s" and name == "code":
                     continue
                 for g in (2, 4) if p.gpus_per_node_count == 8 else (4,):
-                    scale = SPEED[p.gpu] * (g / 2) ** (1.03 - 0.08 * (g > 2)) * (1 + 0.25 * vi) * rng.uniform(0.97, 1.03) ** (p.kind == "own")
+                    scale = SPEED[p.gpu] * (g / 2) ** (1.03 - 0.08 * (g > 2)) * (1 + 0.25 * vi)
                     candidates.append(CandidateData(f"{name}{vi}.{p.id}.x{g}", f"{name}{vi}", p.id, g, 1, {name: mu * scale}))
     apis = []
     for i, usd in enumerate((0.4, 1.5)):

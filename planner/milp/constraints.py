@@ -200,7 +200,7 @@ def survives(v: Variables, d: ProblemData) -> Rows:
     """
     s = v.sets
     for (level, kid, m, t), strict in v.must_survive.items():
-        k = next(c for c in s.candidates if c.id == kid)
+        k = s.candidate[kid]
         lost = 1 if level == "replica" else s.replicas_on_node(k)
         for w in s.strict_tenants(k, level):
             if (w.id, kid, m, t) in v.share:

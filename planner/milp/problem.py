@@ -111,10 +111,6 @@ class Sets:
     def is_served(self, w: WorkloadData, m: int, t: int) -> bool:
         return self.peak_req_per_s(w, m, t) > 0
 
-    def load_replicas(self, w: WorkloadData, k: CandidateData, m: int, t: int) -> float:
-        """Replicas of k that the whole peak of w fills (its share times this is its load)."""
-        return self.peak_req_per_s(w, m, t) / (k.req_per_s_by_workload[w.id] * self.derate_frac(k))
-
     def derate_frac(self, k: CandidateData) -> float:
         """Spot without a fallback price delivers only `availability_frac` of its capacity; all else delivers all."""
         p = self.pool[k.pool]
@@ -159,33 +155,79 @@ class Sets:
         return 1 if k.nodes_per_replica_count > 1 else self.pool[k.pool].gpus_per_node_count // k.gpus_count
 
     def strict_tenants(self, k: CandidateData, level: str) -> tuple[WorkloadData, ...]:
-        return tuple(w for w in self.tenants_of[k.id] if w.survive == level)
+        return self._strict[level, k.id]
+
+    @cached_property
+    def _strict(self) -> Mapping[tuple[str, str], tuple[WorkloadData, ...]]:
+        return {(x, k.id): tuple(w for w in self.tenants_of[k.id] if w.survive == x) for k in self.candidates for x in ("replica", "node")}
+
+    @cached_property
+    def candidate(self) -> Mapping[str, CandidateData]:
+        return {k.id: k for k in self.candidates}
 
     def peers(self, k: CandidateData) -> tuple[CandidateData, ...]:
         """Other candidates of the same variant."""
-        return tuple(j for j in self.candidates if j.variant == k.variant and j.id != k.id)
+        return self._peers[k.id]
+
+    @cached_property
+    def _peers(self) -> Mapping[str, tuple[CandidateData, ...]]:
+        by_variant: dict[str, list[CandidateData]] = {}
+        for k in self.candidates:
+            by_variant.setdefault(k.variant, []).append(k)
+        return {k.id: tuple(j for j in by_variant[k.variant] if j.id != k.id) for k in self.candidates}
 
     def exchange_frac(self, j: CandidateData, k: CandidateData) -> float:
         """Replicas of k that one spare replica of j surely stands in for, whichever tenant of k is hit (0 if j may not serve one)."""
-        rates = [
-            j.req_per_s_by_workload.get(w.id, 0.0) * self.derate_frac(j) / (k.req_per_s_by_workload[w.id] * self.derate_frac(k))
-            for w in self.tenants_of[k.id]
-        ]
-        return min(rates) if rates else 0.0
+        return 1.0 if j.id == k.id else self._exchange[j.id, k.id]
+
+    @cached_property
+    def _exchange(self) -> Mapping[tuple[str, str], float]:
+        out: dict[tuple[str, str], float] = {}
+        for k in self.candidates:
+            for j in self.peers(k):
+                rates = [
+                    j.req_per_s_by_workload.get(w.id, 0.0) * self.derate_frac(j) / (k.req_per_s_by_workload[w.id] * self.derate_frac(k))
+                    for w in self.tenants_of[k.id]
+                ]
+                out[j.id, k.id] = min(rates) if rates else 0.0
+        return out
+
+    @cached_property
+    def _spare_count(self) -> Mapping[str, int]:
+        """The most spare replicas of a candidate that any promise can ask for."""
+        out: dict[str, int] = {}
+        for k in self.candidates:
+            spare = 0
+            for j in (k, *self.peers(k)):
+                lost = 1 if self.strict_tenants(j, "replica") else 0
+                if self.strict_tenants(j, "node"):
+                    lost = max(lost, self.replicas_on_node(j))
+                rate = self.exchange_frac(k, j)
+                if lost and rate > 0:
+                    spare = max(spare, ceil_count(lost / rate))
+            out[k.id] = spare
+        return out
 
     def max_replicas(self, k: CandidateData, m: int, t: int) -> int:
         """Upper bound of replicas: every tenant wholly on k, rounded up, plus the most spare that any promise can ask for."""
-        load = sum(self.load_replicas(w, k, m, t) * self.max_share(w, m, t) for w in self.tenants_of[k.id])
-        spare = 0
-        for j in (k, *self.peers(k)):
-            lost = 1 if self.strict_tenants(j, "replica") else 0
-            if self.strict_tenants(j, "node"):
-                lost = max(lost, self.replicas_on_node(j))
-            rate = 1.0 if j.id == k.id else self.exchange_frac(k, j)
-            if lost and rate > 0:
-                spare = max(spare, ceil_count(lost / rate))
-        least = max((w.min_replicas_count for w in self.tenants_of[k.id]), default=0)
-        return max(ceil_count(load) + spare, least) if load > 0 else 0
+        key = (k.id, m, t)
+        if key not in self._most:
+            load = sum(self.load_replicas(w, k, m, t) * self.max_share(w, m, t) for w in self.tenants_of[k.id])
+            least = max((w.min_replicas_count for w in self.tenants_of[k.id]), default=0)
+            self._most[key] = max(ceil_count(load) + self._spare_count[k.id], least) if load > 0 else 0
+        return self._most[key]
+
+    @cached_property
+    def _most(self) -> dict[tuple[str, int, int], int]:
+        return {}
+
+    def load_replicas(self, w: WorkloadData, k: CandidateData, m: int, t: int) -> float:
+        """Replicas of k that the whole peak of w fills (its share times this is its load)."""
+        return self.peak_req_per_s(w, m, t) / self._served_req_per_s[w.id, k.id]
+
+    @cached_property
+    def _served_req_per_s(self) -> Mapping[tuple[str, str], float]:
+        return {(w.id, k.id): k.req_per_s_by_workload[w.id] * self.derate_frac(k) for k in self.candidates for w in self.tenants_of[k.id]}
 
     @cached_property
     def _max_nodes_cell(self) -> Mapping[tuple[str, int, int], int]:
