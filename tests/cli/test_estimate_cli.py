@@ -23,7 +23,8 @@ def test_json_has_the_keys_that_checks_rely_on(capsys: pytest.CaptureFixture[str
     answer = json.loads(out)
     assert code == 0
     assert {
-        "llm", "gpu", "gpu_count", "tp", "pp", "ttft_s", "tpot_s", "output_tok_per_s", "request_per_s", "bound_by", "intensity_flop_per_byte",
+        "llm", "gpu", "gpu_count", "tp", "pp", "ttft_s", "tpot_s", "output_tok_per_s", "request_per_s", "bound_by",
+        "intensity_flop_per_byte",
         "ridge_flop_per_byte", "mfu_frac", "mbu_frac", "ceiling_tok_per_s", "basis", "warnings",
     } <= set(answer)
     assert answer["basis"] in ("measured", "assumed")
