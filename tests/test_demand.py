@@ -22,7 +22,8 @@ TOKENS = {"prompt": {"mean": 1800, "p99": 7000}, "output": {"mean": 260, "p99": 
 
 def of(load: dict[str, Any] | None = None, **workloads: dict[str, Any]) -> Demand:
     serving = {
-        "llm": "qwen3_32b", "privacy": {"allow": ["rent"]}, "weights": ["fp8"], "kv_cache": ["fp16"], "tokens": TOKENS, "max_context_tok": 8192,
+        "llm": "qwen3_32b", "privacy": {"allow": ["rent"]}, "weights": ["fp8"], "kv_cache": ["fp16"],
+        "tokens": TOKENS, "max_context_tok": 8192,
         "latency": {"ttft_p99_ms": 1500, "tpot_p99_ms": 60},
     }  # fmt: skip
     chat = {"chat": {**serving, "load": load}} if load is not None else {}
@@ -89,7 +90,7 @@ def test_listed_numbers_are_a_shape() -> None:
 
 
 def test_an_unknown_profile_is_a_fault() -> None:
-    with pytest.raises(InputError, match="workloads.chat: no profile 'ofice_hours'; did you mean 'office_hours'"):
+    with pytest.raises(InputError, match=r"workloads\.chat: no profile 'ofice_hours'; did you mean 'office_hours'"):
         of({"requests_per_day": 1, "profile": "ofice_hours"})
 
 
@@ -199,7 +200,7 @@ def test_the_busiest_comes_first() -> None:
 
 @pytest.mark.parametrize(
     ("rates", "count"),
-    [({"a": [1.0] * 167}, 8), ({"a": [-1.0] * 168}, 8), ({"a": [math.nan] * 168}, 8), ({"a": [math.inf] * 168}, 8), ({"a": [1.0] * 168}, 0)],
+    [({"a": [1.0] * 167}, 8), *(({"a": [rate] * 168}, 8) for rate in (-1.0, math.nan, math.inf)), ({"a": [1.0] * 168}, 0)],
 )
 def test_rates_that_are_none(rates: dict[str, list[float]], count: int) -> None:
     with pytest.raises(ValueError, match=r"hourly rates|finite and not negative|at least one timeslice"):

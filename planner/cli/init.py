@@ -21,12 +21,13 @@ def init(file: Path, force: bool) -> None:
     text = (data_root() / "templates" / "starter.workload.yaml").read_text(encoding="utf-8")
     if file.is_dir():
         raise InputError([Fault(str(file), None, "", "this is a folder", "give the name of a file to write")])
+    taken = Fault(str(file), None, "", "this file exists already", "give another name, or --force to overwrite it")
     if not force and (file.exists() or file.is_symlink()):
-        raise InputError([Fault(str(file), None, "", "this file exists already", "give another name, or --force to overwrite it")])
+        raise InputError([taken])
     try:
         write_whole(file, text, overwrite=force)
     except FileExistsError:
-        raise InputError([Fault(str(file), None, "", "this file exists already", "give another name, or --force to overwrite it")]) from None
+        raise InputError([taken]) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError([Fault(str(file), None, "", f"cannot be written: {reason.lower()}", "give a path that you may write")]) from None

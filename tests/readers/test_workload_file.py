@@ -12,6 +12,7 @@ from planner.schema.workload import Batch, Finetune, Serving, WorkloadFile
 
 EXAMPLE = Path(__file__).parents[1] / "data" / "design_example.workload.yaml"
 TEXT = EXAMPLE.read_text()
+NAMED_OFFERS = "    api_equivalents: [openai.gpt_4.1_mini, mistral.small_3.2]\n"
 
 
 def faults_after(*changes: tuple[str, str]) -> list[str]:
@@ -126,7 +127,7 @@ def test_single_faults(before: str, after: str, text: str) -> None:
         ((("allow: [own, rent, api]", "allow: []"),), "0 entries where at least 1 are due"),
         ((("allow: [own, rent, api]", "allow: [own, own]"),), "a way to serve stands twice"),
         ((("      regions: [eu]", "      regions: []"),), "0 entries where at least 1 are due"),
-        ((("allow: [own, rent, api]", "allow: [api]"), ("    api_equivalents: [openai.gpt_4.1_mini, mistral.small_3.2]\n", "")), "leaves nothing"),
+        ((("allow: [own, rent, api]", "allow: [api]"), (NAMED_OFFERS, "")), "leaves nothing"),
         ((("runs_per_month: 2", "runs_per_month: 2\n    privacy: {allow: [api]}"),), "a finetune runs on own or rented nodes"),
     ],
 )  # fmt: skip
@@ -142,8 +143,10 @@ def test_own_alone_without_a_site_leaves_nothing() -> None:
 
 
 def test_defaults_merge_privacy_key_by_key() -> None:
-    text = TEXT.replace("defaults: {privacy: {allow: [own, rent]}}", "defaults: {llm: qwen3_32b, privacy: {allow: [own, rent], regions: [us]}}")
-    text = text.replace("    llm: llama_3.1_8b\n", "").replace("runs_per_month: 2", "runs_per_month: 2\n    privacy: {require: [no_training]}")
+    before = "defaults: {privacy: {allow: [own, rent]}}"
+    text = TEXT.replace(before, "defaults: {llm: qwen3_32b, privacy: {allow: [own, rent], regions: [us]}}")
+    text = text.replace("    llm: llama_3.1_8b\n", "")
+    text = text.replace("runs_per_month: 2", "runs_per_month: 2\n    privacy: {require: [no_training]}")
     tuning = parse_workload(text.encode(), "f.yaml").workloads["monthly_finetune"]
     assert tuning.llm == "qwen3_32b"
     assert (tuning.privacy.allow, tuning.privacy.regions, tuning.privacy.require) == (("own", "rent"), ("us",), ("no_training",))
@@ -188,7 +191,9 @@ def test_a_large_file_and_a_bomb_are_one_line_each(tmp_path: Path) -> None:
         parse_workload(bomb.encode(), "bomb.yaml")
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", "just words", "plan: 1\nworkloads: {a: 3}", "workloads:\n", "plan:\n  defaults: 3\nworkloads: [1]"])
+@pytest.mark.parametrize(
+    "text", ["[1, 2]", "just words", "plan: 1\nworkloads: {a: 3}", "workloads:\n", "plan:\n  defaults: 3\nworkloads: [1]"]
+)
 def test_files_of_the_wrong_form_are_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_workload(text.encode(), "f.yaml")

@@ -123,8 +123,8 @@ def registry() -> "pint.UnitRegistry[Any]":
 
 def spoken(suffix: str) -> str:
     """Return a suffix as an expression: `_usd_per_node_hour` → `usd / (node * hour)`."""
-    ours = {"w": "watt", "kw": "kilowatt", "kwh": "kilowatt_hour", "t": "co2_t", "g": "gram", "s": "second", "ms": "millisecond", "us": "microsecond"}
-    ours |= {"min": "minute", "bytes": "byte", "bits": "bit"}
+    ours = {"w": "watt", "kw": "kilowatt", "kwh": "kilowatt_hour", "t": "co2_t", "g": "gram"}
+    ours |= {"s": "second", "ms": "millisecond", "us": "microsecond", "min": "minute", "bytes": "byte", "bits": "bit"}
     over = suffix[1:].split("_per_")
     parts = [" * ".join(ours.get(word, word) for word in part.split("_")) for part in over]
     return " / ".join(f"({part})" for part in parts)

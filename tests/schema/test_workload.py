@@ -126,9 +126,10 @@ def test_every_further_key_of_the_design_is_taken() -> None:
         "evaluations": [{"weights": "awq_int4", "metric": "mmlu", "score": 0.81, "baseline": 0.82, "date": "2026-10-01"}],
         "privacy": {"allow": ["own", "rent", "api"]}, "api_equivalents": ["openai.gpt_4.1_mini"],
     }  # fmt: skip
+    residual = [{"age_months": 36, "typical_frac": 0.3}]
     whole = spec(
         workloads={"chat": serving(**further)},
-        nodes={"l40s_x4": {"life_months": 60, "lead_months": 2, "residual": [{"age_months": 36, "typical_frac": 0.3}], "warranty_frac_per_year": 0.05}},
+        nodes={"l40s_x4": {"life_months": 60, "lead_months": 2, "residual": residual, "warranty_frac_per_year": 0.05}},
         providers={"openai": {"quotas": {"max_req_per_min": 500}}},
     )
     found = WorkloadSpec.model_validate(whole)
