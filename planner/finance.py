@@ -53,7 +53,7 @@ def annuity_frac_per_year(rate_frac_per_year: float, over_years: float) -> float
         raise ValueError(f"over_years must be 1 or more, not {over_years}: are the arguments swapped?")
     if rate_frac_per_year == 0:
         return 1.0 / over_years
-    return rate_frac_per_year / -math.expm1(-over_years * math.log1p(rate_frac_per_year))
+    return float(rate_frac_per_year / -math.expm1(-over_years * math.log1p(rate_frac_per_year)))
 
 
 def annualized_usd_per_year(capex_usd: float, rate_frac_per_year: float, over_years: float, residual_frac: float = 0.0) -> float:
@@ -65,7 +65,8 @@ def annualized_usd_per_year(capex_usd: float, rate_frac_per_year: float, over_ye
     if not 0 <= residual_frac <= 1:
         raise ValueError(f"residual_frac must lie in 0..1, not {residual_frac}")
     annuity = annuity_frac_per_year(rate_frac_per_year, over_years)
-    return capex_usd * (1.0 - residual_frac * (1.0 + rate_frac_per_year) ** -over_years) * annuity
+    left_frac = float((1.0 + rate_frac_per_year) ** -over_years)
+    return capex_usd * (1.0 - residual_frac * left_frac) * annuity
 
 
 def break_even_hours(capex_usd: float, own_usd_per_hour: float, rent_usd_per_hour: float) -> float | None:

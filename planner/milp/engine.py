@@ -9,10 +9,14 @@ one process keeps one thread count; PuLP turns `-` into `_` and drops empty rows
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
+import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import highspy
@@ -140,9 +144,26 @@ class Run:
     solver_name: str
 
 
-def new_highs(time_limit_s: float | None = None, gap_frac: float = 0.0, **options: Any) -> highspy.Highs:
+def _quiet_highs() -> Any:
+    """Return a new HiGHS whose banner, written by the C library before any option can be set, does not reach standard output."""
+    make: Any = highspy.Highs
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with Path(os.devnull).open("w") as sink:
+            os.dup2(sink.fileno(), 1)
+            h = make()
+            h.setOptionValue("output_flag", False)
+            ctypes.CDLL(None).fflush(None)
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+    return h
+
+
+def new_highs(time_limit_s: float | None = None, gap_frac: float = 0.0, **options: Any) -> Any:
     """Return a silent HiGHS on one thread with a fixed seed."""
-    h = highspy.Highs()
+    h = _quiet_highs()
     h.setOptionValue("output_flag", False)
     h.setOptionValue("threads", 1)
     h.setOptionValue("random_seed", SEED)

@@ -10,12 +10,17 @@ import numpy as np
 
 from planner.milp.check import check_problem, unservable
 from planner.milp.costs import priced
+from planner.milp.dominance import prune
+from planner.milp.elastic import explain
 from planner.milp.engine import Floats, Model, Run, build, run_highs, run_pulp, to_lp
 from planner.milp.problem import HELD_KINDS, Sets, Variables
+from planner.milp.stages import run_stages
 from planner.milp.verify import check_solution
 from planner.schema.problem import NoSolution, ProblemData, Solution
 
 NOISE = 1e-9
+STAGED_FROM_COUNT = 3000
+"""Whole unknowns beyond which one run proves too little: then in stages."""
 
 
 def solve(problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float | None = 60, solver: str = "highs") -> Solution | NoSolution:
@@ -30,26 +35,27 @@ def solve(problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float |
     lost = unservable(problem)
     if lost:
         return NoSolution("no_candidate", lost)
-    model = build(problem)
-    if solver == "highs":
+    small = prune(problem)[0]
+    model = build(small)
+    if solver == "highs" and int(model.is_integer.sum()) > STAGED_FROM_COUNT:
+        run = run_stages(model, gap_frac=gap_frac, time_limit_s=time_limit_s)
+    elif solver == "highs":
         run = run_highs(to_lp(model), gap_frac=gap_frac, time_limit_s=time_limit_s)
     else:
         run = run_pulp(model, solver, gap_frac=gap_frac, time_limit_s=time_limit_s)
     if run.status == "infeasible":
-        from planner.milp.elastic import explain
-
         return explain(problem)
     if run.status == "no_incumbent":
         return NoSolution("time_limit", (f"no plan was found within {time_limit_s:g} s: allow more time (--time-limit)",))
-    return finish(problem, model, run, gap_frac, time.perf_counter() - began)
+    return finish(problem, small, model, run, gap_frac, began)
 
 
-def finish(d: ProblemData, model: Model, run: Run, gap_frac: float, seconds: float) -> Solution:
-    """Return the checked and priced solution of a run that has values."""
+def finish(problem: ProblemData, pruned: ProblemData, model: Model, run: Run, gap_frac: float, began: float) -> Solution:
+    """Return the priced solution of a run that has values, checked against the whole problem."""
     values = polish(model, run.values)
     v = numbers(model, values)
-    solution = read_solution(d, model, v, run, gap_frac, seconds)
-    check_solution(d, solution)
+    solution = read_solution(pruned, model, v, run, gap_frac, time.perf_counter() - began)
+    check_solution(problem, solution)
     return solution
 
 
@@ -92,12 +98,9 @@ def read_solution(d: ProblemData, model: Model, v: Variables, run: Run, gap_frac
     variant = {k.id: k.variant for k in s.candidates}
     for w, k, _, _ in share:
         use.setdefault(w, variant[k])
-    for (name, w), on in v.use.items():
-        if on and w in use:
-            use[w] = name
-    for w in s.workloads:
-        if w.min_replicas_count and w.id not in use and not s.apis_of[w.id]:
-            use[w.id] = s.variants_of[w.id][0]
+    for (name, workload), on in v.use.items():
+        if on and workload in use:
+            use[workload] = name
     held_months = {m for _, m, _ in nodes}
     site_of = {p.id: p.site for p in s.pools if p.kind in ("own", "existing")}
     npv, cash = priced(v, d)

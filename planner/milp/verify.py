@@ -41,10 +41,10 @@ def _violations(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
 
 
 def _whole(x: Solution) -> Iterator[tuple[str, float]]:
-    for name, table in (("buy", x.buy), ("nodes", x.nodes), ("replicas", x.replicas)):
-        for key, n in table.items():
-            if n < 0 or n != int(n):
-                yield f"{name}{key} is {n}", 1.0
+    whole = [*(("buy", *i) for i in x.buy.items()), *(("nodes", *i) for i in x.nodes.items()), *(("replicas", *i) for i in x.replicas.items())]
+    for name, at, n in whole:
+        if n < 0 or n != int(n):
+            yield f"{name}{at} is {n}", 1.0
     for name, parts in (("share", x.share), ("call", x.call)):
         for key, part in parts.items():
             if part < 0:
@@ -293,12 +293,13 @@ def _api_relief(d: ProblemData, x: Solution, k: CandidateData, m: int, t: int) -
             for w, a in pairs:
                 _, tok, limit = _units(a, w)[i]
                 on_it = a.account == account and limit is not None
-                row.append(_peak(d, w, m, t) * 60.0 * tok / limit if on_it and limit else (1e9 if on_it else 0.0))
+                per_min = _peak(d, w, m, t) * 60.0 * tok
+                row.append((per_min / limit if limit else 1e9) if on_it else 0.0)
             if any(row):
                 rows.append(row)
                 rhs.append(max(0.0, 1.0 + TOLERANCE - used.get(unit, 0.0)))
     answer = linprog(-np.array(gain), A_ub=np.array(rows), b_ub=np.array(rhs), bounds=[(0, u) for u in upper], method="highs")
-    return float(-answer.fun) if answer.status == 0 else 0.0
+    return -float(answer.fun or 0.0) if answer.status == 0 else 0.0
 
 
 def _batch(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
