@@ -19,6 +19,7 @@ from planner.schema.efficiency import EfficiencyRow, LinkRow
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu, Node, Region
 from planner.schema.llm import KvFormat, Llm, WeightFormat
+from planner.schema.planning import PlanningFigure
 from planner.schema.prices import ApiRow, OperatingRow, OwnRow, RentRow, SnapshotInfo
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -86,6 +87,7 @@ class Catalog:
     engines: Mapping[str, EngineProfile]
     efficiency: tuple[EfficiencyRow, ...]
     links: tuple[LinkRow, ...]
+    planning: Mapping[str, PlanningFigure]
     origin: Mapping[tuple[str, str], Path]
     """(kind, id) → the file a row came from."""
     _models: dict[str, Llm] = field(default_factory=dict, repr=False, compare=False)
@@ -182,7 +184,7 @@ class Catalog:
                 if not path.is_file():
                     continue
                 files.append(path)
-                for row in read_price_csv(path, models[name]):  # type: ignore[type-var]
+                for row in read_price_csv(path, models[name], shown_path(path)):  # type: ignore[type-var]
                     key: str = row.id  # type: ignore[attr-defined]
                     tables[name][key] = row
                     if folder.parent.parent != data_root():
@@ -190,7 +192,8 @@ class Catalog:
         if info is None:
             place = shown_path(folders[0])
             raise InputError([Fault(place, None, "snapshot.yaml", "missing", "add it: closed_on, currency, description")])
-        return Snapshot(day, info, *(tables[name] for name in PRICE_FILES), files=tuple(files), overlay_ids=frozenset(overlay_ids))
+        rent, api, own, operating = (tables[name] for name in PRICE_FILES)
+        return Snapshot(day, info, rent, api, own, operating, tuple(files), frozenset(overlay_ids))
 
     def places_within(self, code: str) -> frozenset[str]:
         """Return every region code that lies in `code`, itself included (`eu` → `eu`, `eu_west`, `westeurope`…)."""
@@ -254,6 +257,7 @@ def load_catalog(overlay: Path | None = None) -> Catalog:
         engines=rows("engine", "engines.yaml", EngineProfile),
         efficiency=tuple(rows("efficiency", "efficiency/*.yaml", EfficiencyRow, "steps").values()),
         links=tuple(rows("link", "efficiency/*.yaml", LinkRow, "links").values()),
+        planning=rows("planning", "planning.yaml", PlanningFigure),
         origin=origin,
     )
     for node in catalog.nodes.values():

@@ -64,7 +64,7 @@ def did_you_mean(word: str, known: Iterable[str], also: str = "") -> str:
     "did you mean 'h100_sxm_80gb'?"
     """
     names = sorted(known)
-    near = difflib.get_close_matches(str(word), names, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(str(word), names, n=3, cutoff=0.6) or [n for n in names if word and n.startswith(str(word))][:3]
     if near:
         return "did you mean " + " or ".join(f"'{n}'" for n in near) + "?"
     if not names:

@@ -190,7 +190,7 @@ def estimate(catalog: Catalog, q: Question) -> Estimate:
     link = link_between(catalog.links, q.gpu, q.tp)
     stage = link_between(catalog.links, q.gpu, q.tp * q.pp) if q.pp > 1 else None
     chosen = choose_efficiency(catalog.efficiency, q.engine.engine, q.gpu.family, format_class(q.weights))
-    step = step_model(work, bandwidth, peak, chosen.band, q.tp, q.pp, link, stage, chunk_tok(q.engine, q.gpu))
+    step = step_model(work, bandwidth, peak, chosen.band, q.tp, q.pp, link, stage, memory.chunk_tok(q.engine, q.gpu))
     mix = RequestMix(q.input_tok, q.input_tok, q.output_tok, q.output_tok)
 
     def seen(at: StepModel | None) -> Latency:
@@ -209,13 +209,6 @@ def estimate(catalog: Catalog, q: Question) -> Estimate:
         ridge_flop_per_byte=ridge_flop_per_byte(peak, bandwidth), mbu_frac=mbu, mfu_frac=mfu,
         ceiling_tok_per_s=min(ceiling, peak * q.tp * batch / flop) * q.replica_count, max_sequences=held.max_sequences, warnings=warnings,
     )
-
-
-def chunk_tok(engine: EngineProfile, gpu: Gpu) -> float:
-    """Return the tokens of one step that the engine batches on a card by default."""
-    gib = memory.device_bytes(gpu) / 2**30
-    fitting = [d for d in engine.batch_defaults if gib >= d.device_gib_from and gpu.family not in d.not_families]
-    return float(max(fitting, key=lambda d: d.device_gib_from).max_batched_tok) if fitting else CHUNK_TOK
 
 
 def _warnings(

@@ -297,6 +297,11 @@ def batch_default(engine: EngineProfile, gpu: Gpu) -> BatchDefault:
     return max(open_to_it, key=lambda d: d.device_gib_from)
 
 
+def chunk_tok(engine: EngineProfile, gpu: Gpu) -> float:
+    """Return the tokens of one step that the engine batches on a card by default: prompts are prefilled in chunks of them."""
+    return float(batch_default(engine, gpu).max_batched_tok)
+
+
 def mlp_width(group: MlpGroup) -> int:
     """Return the MLP values of one token in one layer: the dense width, or that of the chosen and shared experts."""
     if group.kind == "dense":

@@ -93,12 +93,11 @@ def work_of(llm: Llm, bits_per_weight: Mapping[Any, float], kv_bytes_per_value: 
 
     head = stored(p.head_count, "head") if p.head_count else stored(p.embedding_count, "embedding")
     moe = [g for g in llm.mlp if g.kind == "moe"]
-    other_active = min(p.other_count, max(p.active_count - p.attention_count - p.mlp_count, 0)) if _has_recurrent(llm) else 0
     return Work(
         layer_count=llm.layer_count,
         hidden_size=llm.hidden_size,
         every_step_bytes=stored(p.attention_count, "attention") + stored(p.mlp_count, "mlp") + stored(p.router_count, "router")
-        + stored(p.norm_count, "norm") + stored(other_active, "other") + head,
+        + stored(p.norm_count, "norm") + stored(llm.active_other_count, "other") + head,
         experts_bytes=stored(p.experts_count, "experts"),
         expert_count=moe[0].expert_count if moe else 1,
         top_k=moe[0].top_k if moe else 1,
@@ -109,9 +108,6 @@ def work_of(llm: Llm, bits_per_weight: Mapping[Any, float], kv_bytes_per_value: 
     )
 
 
-def _has_recurrent(llm: Llm) -> bool:
-    return any(g.kind in ("linear", "none") for g in llm.attention)
-
 
 def _kv_group(g: AttentionGroup, bytes_per_value: float) -> KvGroup:
     layers = g.layer_count
@@ -119,7 +115,7 @@ def _kv_group(g: AttentionGroup, bytes_per_value: float) -> KvGroup:
     if g.kind == "mla":
         latent = (g.kv_lora_rank or 0) + (g.rope_dim or 0)
         decode = 2.0 * g.head_count * (latent + (g.kv_lora_rank or 0)) * layers
-        qk = (g.head_dim or latent) + (g.rope_dim or 0)
+        qk = g.head_dim or latent
         prefill = 2.0 * g.head_count * (qk + (g.v_head_dim or g.head_dim or qk)) * layers
         stored, shards = latent * bytes_per_value * layers, 1.0
     else:
@@ -128,7 +124,7 @@ def _kv_group(g: AttentionGroup, bytes_per_value: float) -> KvGroup:
         one = g.head_dim if g.kv_is_one_tensor else g.head_dim + v_dim
         stored, shards = g.kv_head_count * one * bytes_per_value * layers, float(g.kv_head_count)
     return KvGroup(
-        bytes_per_tok=(stored + g.indexer_bytes_per_tok) / compression,
+        bytes_per_tok=stored / compression + g.indexer_bytes_per_tok,
         decode_flop_per_tok=decode / compression,
         prefill_flop_per_tok=prefill / compression,
         window_tok=float(g.window_tok) if g.window_tok else math.inf,
