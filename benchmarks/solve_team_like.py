@@ -43,7 +43,7 @@ def slices(curve: list[float], count: int) -> list[int]:
 
 
 def instance(seed: int, months: int = 36, slice_count: int = 8, workloads: int = 3, variants: int = 1) -> ProblemData:
-    rng = random.Random(seed)  # noqa: S311
+    rng = random.Random(seed)
     curve = week("office")
     of_hour = slices(curve, slice_count)
     hours = [of_hour.count(t) * 730 / 168 for t in range(slice_count)]

@@ -4,6 +4,7 @@ A row is `Row(name, terms, sense, rhs)` with `terms` a list of (variable, coeffi
 order; `docs/formulation.md` is printed from the docstrings.
 """
 
+# ruff: noqa: ARG001 - every row and cost line takes (v, d), whether it needs both or not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -4,6 +4,7 @@ A flow is `Flow(month, after_months, usd, x)`: the variable or number x times us
 beyond it) and discounted by (1+d)^−after_months. Capex, upfronts and residual count at the start of a month, running costs at its end.
 """
 
+# ruff: noqa: ARG001 - every row and cost line takes (v, d), whether it needs both or not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

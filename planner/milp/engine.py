@@ -14,6 +14,7 @@ import io
 import os
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -215,7 +216,8 @@ def run_pulp(model: Model, solver: str, *, gap_frac: float, time_limit_s: float 
     if name is None:
         raise ValueError(f"no solver '{solver}' in PuLP; known: highs, cbc, {', '.join(sorted(known))}")
     began = time.perf_counter()
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3.3 announces that 4.0 ships no CBC; the pin stays below 4
         problem.solve(pulp.getSolver(name, msg=False, gapRel=gap_frac, timeLimit=time_limit_s))
     seconds = time.perf_counter() - began
     values = np.array([x.varValue or 0.0 for x in model.columns], dtype=float)

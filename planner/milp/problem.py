@@ -238,6 +238,9 @@ class Sets:
                     need = sum(self.max_replicas(k, m, t) * self.nodes_of_replica(k) for k in self.candidates_of_pool[p.id])
                     limit = math.inf if p.max_count is None else p.max_count
                     out[p.id, m, t] = int(min(ceil_count(need), limit))
+                if p.cold_start_hours > 0:
+                    keep = max(out[p.id, m, t] for t in self.slices)
+                    out.update({(p.id, m, t): keep for t in self.slices})
         return out
 
     def max_nodes_at(self, p: PoolData, m: int, t: int) -> int:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.milp import prune, solve
-from planner.milp.engine import run_highs, to_lp, build
+from planner.milp.engine import build, run_highs, to_lp
 from planner.milp.stages import run_stages
 from planner.schema.problem import ApiData, CandidateData, NoSolution, PoolData, ProblemData, SiteData, Solution, WorkloadData
 
