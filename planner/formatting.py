@@ -118,16 +118,16 @@ def money_difference(usd: float | None) -> str:
 def percent(frac: float | None, places: int | None = None) -> str:
     """Return a fraction as a percentage; small ones keep their first digits.
 
-    >>> percent(0.4213), percent(0.0001), percent(1.0), percent(0.0), percent(-0.25)
-    ('42 %', '0.01 %', '100 %', '0 %', '−25 %')
+    >>> percent(0.4213), percent(0.00007), percent(1.0), percent(0.0), percent(-0.25)
+    ('42 %', '0.007 %', '100 %', '0 %', '−25 %')
     """
     if frac is None or not math.isfinite(frac):
         return NOTHING
     size = abs(frac) * 100
     if places is None:
-        places = 0 if size >= 9.95 or size == 0 else (1 if size >= 0.995 else 2)
-        if 0 < size < 0.005:
-            return _signed(frac, "<0.01 %")
+        if 0 < size < 0.995:
+            return _signed(frac, f"{number(size, 2)} %")
+        places = 0 if size >= 9.95 or size == 0 else 1
     text = f"{size:,.{places}f}"
     if places and "." in text:
         text = text.rstrip("0").rstrip(".")

@@ -163,16 +163,18 @@ class ReportView:
 
 
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\ud800-\udfff]")
+_UNIT_GAP = re.compile(r"(?<=\d) (?=[%MkhGT](?:$|[\s.,;)]|i?B\b))")
 T = TypeVar("T")
 
 
 def visible(text: str) -> str:
-    """Return `text` with control and direction-changing characters written out, so that none can hide or reorder what is shown.
+    """Return `text` with control and direction-changing characters written out, so that none can hide or reorder what is shown;
+    a figure keeps its unit on its line.
 
     >>> visible("safe\\u202eelif.exe")
     'safe⟨U+202E⟩elif.exe'
     """
-    return _HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text)
+    return _UNIT_GAP.sub("\u00a0", _HIDDEN.sub(lambda found: f"⟨U+{ord(found.group()):04X}⟩", text))
 
 
 def all_visible(value: T) -> T:

@@ -16,6 +16,7 @@ WIDTH = 640
 FONT = "Libertinus Serif"
 PALETTE = ("#17456b", "#5b9bd0", "#c8753a", "#8aa05a", "#7a5c9e", "#d8a93f", "#9aa3ab", "#4d4d4d", "#b6546b", "#2f8f83")
 """Mid tones of unlike lightness: told apart on white, on black and in grey print."""
+_DOLLARS = "datum.value === 0 ? '$0' : datum.label"
 INK = "#57606a"
 LIMIT = "#b3261e"
 
@@ -47,7 +48,7 @@ def _finished(chart: Any, height: int | None = None) -> dict[str, Any]:
             "titleColor": INK,
             "orient": "bottom",
             "columns": 3,
-            "labelLimit": 210,
+            "labelLimit": 230,
             "symbolType": "square",
             "title": None,
         },
@@ -63,6 +64,10 @@ def _short(name: str, limit: int = 46) -> str:
     return name if len(name) <= limit else name[: limit - 1] + "…"
 
 
+def _label_step(months_count: int) -> int:
+    return 1 if months_count <= 9 else 2 if months_count <= 13 else 6 if months_count <= 48 else 12
+
+
 def _colours(domain: Sequence[str]) -> alt.Scale:
     return alt.Scale(domain=list(domain), range=[PALETTE[i % len(PALETTE)] for i in range(len(domain))])
 
@@ -75,7 +80,7 @@ def cost_by_month(name: str, title: str, alt_text: str, months: Sequence[str], l
         for i, month in enumerate(months)
         if usd[i]
     ]
-    step = 1 if len(months) <= 14 else 3 if len(months) <= 40 else 6
+    step = _label_step(len(months) - 1)
     shown = [i for i in range(len(months)) if i % step == 0]
     labels = " : ".join(f"datum.value === {i} ? '{months[i]}'" for i in shown) + " : ''"
     chart = (
@@ -85,10 +90,10 @@ def cost_by_month(name: str, title: str, alt_text: str, months: Sequence[str], l
             x=alt.X(
                 "i:O",
                 title=None,
-                axis=alt.Axis(labelExpr=labels, labelAngle=0, ticks=False, labelOverlap=False),
+                axis=alt.Axis(labelExpr=labels, labelAngle=0, ticks=False, labelOverlap=False, offset=6, labelFontSize=11),
                 scale=alt.Scale(domain=list(range(len(months))), paddingInner=0.15),
             ),
-            y=alt.Y("sum(usd):Q", title="US dollars a month", axis=alt.Axis(format="$~s", tickCount=6)),
+            y=alt.Y("sum(usd):Q", title="US dollars a month", axis=alt.Axis(format="$~s", tickCount=6, labelExpr=_DOLLARS)),
             color=alt.Color("line:N", scale=_colours([_short(line) for line in lines])),
             order=alt.Order("order:Q"),
             description=alt.Description("label:N"),
@@ -107,100 +112,122 @@ def _midnights() -> Any:
     return alt.Chart(alt.Data(values=[{"x": 24 * i} for i in range(8)])).mark_rule(stroke="#d9dee3", strokeWidth=1).encode(x="x:Q")
 
 
+def _stretches(rates: Sequence[float]) -> list[tuple[int, int, float]]:
+    """Return (from, to, value) of alike hours, cut at midnight."""
+    found: list[tuple[int, int, float]] = []
+    for hour, value in enumerate(rates):
+        if found and hour % 24 and found[-1][2] == value:
+            found[-1] = (found[-1][0], hour + 1, value)
+        else:
+            found.append((hour, hour + 1, value))
+    return found
+
+
+def _clock(start: int, end: int) -> str:
+    return f"{_DAYS[start // 24]} {start % 24:02d}:00 to {(end - 1) % 24 + 1:02d}:00"
+
+
 def requests_over_week(name: str, title: str, alt_text: str, series: Mapping[str, Sequence[float]]) -> Chart:
     """Stacked steps over the 168 hours: peak requests a second by who serves them."""
-    values = [
-        {
-            "hour": hour,
-            "end": hour + 1,
-            "supply": _short(supply),
-            "order": order,
-            "req": round(rates[hour], 6),
-            "label": f"{_DAYS[hour // 24]} {hour % 24:02d}:00, {_short(supply)}: {rates[hour]:.3g} requests a second",
-        }
-        for order, (supply, rates) in enumerate(series.items())
-        for hour in range(len(rates))
-        if rates[hour]
-    ]
+    below = [0.0] * len(next(iter(series.values())))
+    values = []
+    for supply, rates in series.items():
+        top = [low + rate for low, rate in zip(below, rates, strict=True)]
+        for start, end, high in _stretches(top):
+            rate = rates[start]
+            if rate > 0:
+                label = f"{_clock(start, end)}, {_short(supply)}: {rate:.3g} requests a second"
+                values.append(
+                    {
+                        "hour": start,
+                        "end": end,
+                        "low": round(high - rate, 6),
+                        "high": round(high, 6),
+                        "supply": _short(supply),
+                        "label": label,
+                    }
+                )
+        below = top
     bars = (
         alt.Chart(alt.Data(values=values), width=WIDTH)
-        .mark_bar()
+        .mark_rect()
         .encode(
             x=alt.X("hour:Q", axis=alt.Axis(**_WEEK_AXIS), scale=alt.Scale(domain=[0, 168], nice=False)),
             x2="end:Q",
-            y=alt.Y("req:Q", title="requests a second, highest hour", stack="zero"),
+            y=alt.Y("low:Q", title="requests a second, highest hour", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5)),
+            y2="high:Q",
             color=alt.Color("supply:N", scale=_colours([_short(s) for s in series]), legend=alt.Legend(columns=2, labelLimit=300)),
-            order=alt.Order("order:Q"),
             description=alt.Description("label:N"),
         )
     )
-    return Chart(name, title, alt_text, _finished(alt.layer(_midnights(), bars), 200))
+    return Chart(name, title, alt_text, _finished(alt.layer(_midnights(), bars), 190))
+
+
+def _filled(values: list[dict[str, Any]], x: Any, scale: Any) -> Any:
+    """Bars from zero to `gpus` over [x, end]."""
+    return (
+        alt.Chart(alt.Data(values=[{**value, "zero": 0} for value in values]), width=WIDTH)
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="end:Q",
+            y=alt.Y("gpus:Q", title="GPUs", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5, format="d")),
+            y2="zero:Q",
+            color=alt.Color("what:N", scale=scale),
+            description=alt.Description("label:N"),
+        )
+    )
 
 
 def gpus_over_week(name: str, title: str, alt_text: str, held: Sequence[float], running: Sequence[float], needed: Sequence[float]) -> Chart:
-    """GPUs needed at the peak (bars) against GPUs running a replica and GPUs paid for (lines), over the 168 hours."""
+    """GPUs filled at the peak (bars) against GPUs running a replica and GPUs paid for (lines), over the 168 hours."""
     words = {"needed": "filled by the peak load", "running": "running a replica", "held": "paid for"}
     bars = [
         {
-            "hour": h,
-            "end": h + 1,
-            "gpus": round(n, 4),
+            "hour": start,
+            "end": end,
+            "gpus": round(value, 4),
             "what": words["needed"],
-            "label": f"{_DAYS[h // 24]} {h % 24:02d}:00: {n:.3g} GPUs filled, {running[h]:.3g} running, {held[h]:.3g} paid for",
+            "label": f"{_clock(start, end)}: {value:.3g} GPUs filled, {running[start]:.3g} running, {held[start]:.3g} paid for",
         }
-        for h, n in enumerate(needed)
+        for start, end, value in _stretches(needed)
     ]
     steps = [
-        {"hour": h, "gpus": round(series[min(h, len(series) - 1)], 4), "what": words[key]}
+        {"hour": hour, "gpus": round(series[min(hour, len(series) - 1)], 4), "what": words[key]}
         for key, series in (("running", running), ("held", held))
-        for h in range(len(series) + 1)
+        for hour in range(len(series) + 1)
     ]
     scale = alt.Scale(domain=list(words.values()), range=["#9cc3e4", "#17456b", LIMIT])
     x = alt.X("hour:Q", axis=alt.Axis(**_WEEK_AXIS), scale=alt.Scale(domain=[0, 168], nice=False))
-    y = alt.Y("gpus:Q", title="GPUs")
-    area = (
-        alt.Chart(alt.Data(values=bars), width=WIDTH)
-        .mark_bar()
-        .encode(x=x, x2="end:Q", y=y, color=alt.Color("what:N", scale=scale), description=alt.Description("label:N"))
-    )
+    dash = alt.condition(f"datum.what === '{words['held']}'", alt.value([5, 3]), alt.value([1, 0]))
     line = (
         alt.Chart(alt.Data(values=steps))
         .mark_line(interpolate="step-after", strokeWidth=2)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("what:N", scale=scale),
-            strokeDash=alt.condition(f"datum.what === '{words['held']}'", alt.value([5, 3]), alt.value([1, 0])),
-        )
+        .encode(x=x, y="gpus:Q", color=alt.Color("what:N", scale=scale), strokeDash=dash)
     )
-    return Chart(name, title, alt_text, _finished(alt.layer(_midnights(), area, line), 180))
+    return Chart(name, title, alt_text, _finished(alt.layer(_midnights(), _filled(bars, x, scale), line), 170))
 
 
 def gpus_over_horizon(name: str, title: str, alt_text: str, months: Sequence[str], held: Sequence[float], needed: Sequence[float]) -> Chart:
     """GPUs filled in the highest timeslice of each month against GPUs held in it."""
+    words = ("filled by the peak load", "held in that timeslice")
     values = [
-        {"i": i, "gpus": round(n, 4), "what": "filled by the peak load", "label": f"{months[i]}: {n:.3g} GPUs filled, {held[i]:.3g} held"}
+        {"i": i, "end": i + 0.85, "gpus": round(n, 4), "what": words[0], "label": f"{months[i]}: {n:.3g} GPUs filled, {held[i]:.3g} held"}
         for i, n in enumerate(needed)
     ]
-    steps = [{"i": i, "gpus": held[min(i, len(held) - 1)], "what": "held in that timeslice"} for i in range(len(held) + 1)]
-    scale = alt.Scale(domain=["filled by the peak load", "held in that timeslice"], range=["#9cc3e4", "#17456b"])
-    step = 3 if len(months) <= 40 else 6
-    shown = " : ".join(f"datum.value === {i} ? '{month}'" for i, month in enumerate(months) if i % step == 0) + " : ''"
-    axis = alt.Axis(title=None, values=[i for i in range(len(months)) if i % step == 0], labelExpr=shown, grid=False, labelAlign="left")
+    steps = [{"i": i, "gpus": held[min(i, len(held) - 1)], "what": words[1]} for i in range(len(held) + 1)]
+    scale = alt.Scale(domain=list(words), range=["#9cc3e4", "#17456b"])
+    step = _label_step(len(months))
+    ticks = [i for i in range(len(months)) if i % step == 0]
+    shown = " : ".join(f"datum.value === {i} ? '{months[i]}'" for i in ticks) + " : ''"
+    axis = alt.Axis(title=None, values=ticks, labelExpr=shown, grid=False, labelAlign="left", labelOverlap=False, labelFontSize=11)
     x = alt.X("i:Q", axis=axis, scale=alt.Scale(domain=[0, len(months)], nice=False))
-    bars = (
-        alt.Chart(alt.Data(values=[{**v, "end": v["i"] + 0.85} for v in values]), width=WIDTH)
-        .mark_bar()
-        .encode(
-            x=x, x2="end:Q", y=alt.Y("gpus:Q", title="GPUs"), color=alt.Color("what:N", scale=scale), description=alt.Description("label:N")
-        )
-    )
     line = (
         alt.Chart(alt.Data(values=steps))
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(x=x, y="gpus:Q", color=alt.Color("what:N", scale=scale))
     )
-    return Chart(name, title, alt_text, _finished(alt.layer(bars, line), 160))
+    return Chart(name, title, alt_text, _finished(alt.layer(_filled(values, x, scale), line), 150))
 
 
 def memory_by_term(
@@ -216,7 +243,7 @@ def memory_by_term(
     marks = [{"row": _short(key, 60), "gb": value, "what": "usable"} for key, value in usable.items()]
     ends = [{"row": _short(key, 60), "gb": value, "what": "the GPUs' memory"} for key, value in device.items()]
     terms = list(next(iter(bars.values())))
-    y = alt.Y("row:N", sort=order, title=None, axis=alt.Axis(labelLimit=330, orient="left", domain=False, ticks=False))
+    y = alt.Y("row:N", sort=order, title=None, axis=alt.Axis(labelLimit=330, orient="left", domain=False, ticks=False, labelPadding=8))
     stack = (
         alt.Chart(alt.Data(values=values), width=WIDTH - 230)
         .mark_bar(size=18)
@@ -239,6 +266,14 @@ def memory_by_term(
     )
 
 
+def _decades(low: float, high: float) -> list[float]:
+    return [
+        10.0**i
+        for i in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        if low <= 10.0**i * 1.0001 and 10.0**i <= high * 1.0001
+    ]
+
+
 def roofline(name: str, title: str, alt_text: str, roofs: Mapping[str, tuple[float, float]], points: Iterable[Mapping[str, Any]]) -> Chart:
     """Log-log: a roof (peak TFLOP/s, GB/s) per GPU and type, and where each workload's phases stand under it."""
     dots = [dict(point) for point in points]
@@ -256,10 +291,13 @@ def roofline(name: str, title: str, alt_text: str, roofs: Mapping[str, tuple[flo
         "x:Q",
         scale=alt.Scale(type="log", domain=[low, high], nice=False),
         title="arithmetic intensity, FLOP per byte",
-        axis=alt.Axis(format="~s", grid=True, tickCount=6),
+        axis=alt.Axis(format="~s", grid=True, values=_decades(low, high)),
     )
     y = alt.Y(
-        "y:Q", scale=alt.Scale(type="log", domain=domain, nice=False), title="TFLOP/s of one GPU", axis=alt.Axis(format="~s", tickCount=4)
+        "y:Q",
+        scale=alt.Scale(type="log", domain=domain, nice=False),
+        title="TFLOP/s of one GPU",
+        axis=alt.Axis(format="~s", values=_decades(*domain)),
     )
     roof = alt.Chart(alt.Data(values=lines), width=WIDTH).mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, order=alt.Order("k:Q"))
     knee = alt.Chart(alt.Data(values=ridges)).mark_text(dy=-9, fontSize=12, font=FONT).encode(x="x:Q", y="y:Q", text="text:N", color=colour)
@@ -274,16 +312,18 @@ def roofline(name: str, title: str, alt_text: str, roofs: Mapping[str, tuple[flo
         }
         for p in dots
     ]
-    shape = alt.Shape(
-        "phase:N", scale=alt.Scale(domain=["prefill", "decode"], range=["square", "circle"]), legend=alt.Legend(symbolType="circle")
-    )
+    shape = alt.Shape("phase:N", scale=alt.Scale(domain=["prefill", "decode"], range=["square", "circle"]), legend=None)
     dot = (
         alt.Chart(alt.Data(values=marks))
         .mark_point(filled=True, size=90, opacity=1)
         .encode(x="x:Q", y="y:Q", color=colour, shape=shape, description=alt.Description("label:N"))
     )
+    together: dict[tuple[Any, ...], list[str]] = {}
+    for p in dots:
+        together.setdefault((round(math.log10(p["intensity"]), 2), round(math.log10(p["tflop"]), 2)), []).append(p["no"])
+    tags = [{"x": 10**log_x, "y": 10**log_y, "no": ", ".join(found)} for (log_x, log_y), found in together.items()]
     text = (
-        alt.Chart(alt.Data(values=marks))
+        alt.Chart(alt.Data(values=tags))
         .mark_text(align="left", dx=9, dy=4, fontSize=12, font=FONT, color=INK)
         .encode(x="x:Q", y="y:Q", text="no:N")
     )
@@ -300,15 +340,19 @@ def break_even(name: str, title: str, alt_text: str, rows: Sequence[Mapping[str,
     """Cost a month against use: owning is flat, the rival rises; the dot is where the plan stands today. A panel per pair."""
     panels = []
     for row in rows:
-        top = max(row["own"], row["rival_full"])
+        top = max(float(row["own"]), float(row["rival_full"]), 1.0)
         lines = [
             {"x": x, "y": y, "what": what}
             for what, ends in (("owning", (row["own"], row["own"])), ("the rival", (0.0, row["rival_full"])))
             for x, y in zip((0.0, 1.0), ends, strict=True)
         ]
         scale = alt.Scale(domain=["owning", "the rival"], range=[PALETTE[0], PALETTE[2]])
-        x = alt.X("x:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", tickCount=5, title=row["x_title"]))
-        y = alt.Y("y:Q", scale=alt.Scale(domain=[0, top * 1.1]), axis=alt.Axis(format="$~s", tickCount=4, title="US dollars a month"))
+        x = alt.X("x:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%", values=[0, 0.25, 0.5, 0.75, 1], title=row["x_title"]))
+        y = alt.Y(
+            "y:Q",
+            scale=alt.Scale(domain=[0, top * 1.1]),
+            axis=alt.Axis(format="$~s", tickCount=4, labelExpr=_DOLLARS, title="US dollars a month"),
+        )
         layers = [
             alt.Chart(alt.Data(values=lines), width=250, height=150)
             .mark_line(strokeWidth=2)
@@ -326,8 +370,10 @@ def break_even(name: str, title: str, alt_text: str, rows: Sequence[Mapping[str,
         panels.append(
             alt.layer(*layers).properties(title=alt.TitleParams([_short(t, 44) for t in row["title"]], fontSize=12, anchor="start"))
         )
-    chart = alt.concat(*panels, columns=2, spacing=30)
-    return Chart(name, title, alt_text, _finished(chart), note="Red dot: where the plan stands. Dashed: where the two cost the same.")
+    spec = _finished(alt.concat(*panels, columns=2, spacing=30))
+    spec["config"]["legend"]["symbolType"] = "stroke"
+    spec["config"]["legend"]["symbolStrokeWidth"] = 3
+    return Chart(name, title, alt_text, spec, note="Red dot: where the plan stands. Dashed: where the two cost the same.")
 
 
 def alternatives(name: str, title: str, alt_text: str, rows: Mapping[str, float]) -> Chart:
@@ -337,11 +383,11 @@ def alternatives(name: str, title: str, alt_text: str, rows: Mapping[str, float]
         {"plan": _short(key), "usd": usd, "chosen": i == 0, "label": f"{_short(key)}: ${usd:,.0f}"}
         for i, (key, usd) in enumerate(rows.items())
     ]
-    y = alt.Y("plan:N", sort=order, title=None, axis=alt.Axis(labelLimit=230, domain=False, ticks=False))
+    y = alt.Y("plan:N", sort=order, title=None, axis=alt.Axis(labelLimit=230, domain=False, ticks=False, labelPadding=8))
     base = alt.Chart(alt.Data(values=values), width=WIDTH - 160)
     bars = base.mark_bar(size=18).encode(
         y=y,
-        x=alt.X("usd:Q", title="US dollars over the term, discounted (NPV)", axis=alt.Axis(format="$~s", tickCount=6)),
+        x=alt.X("usd:Q", title="US dollars over the term, discounted (NPV)", axis=alt.Axis(format="$~s", tickCount=6, labelExpr=_DOLLARS)),
         color=alt.condition("datum.chosen", alt.value(PALETTE[0]), alt.value("#9aa3ab")),
         description=alt.Description("label:N"),
     )

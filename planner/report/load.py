@@ -6,6 +6,7 @@ Reads `plan.dispatch` and, where the plan carries it, `plan.problem` (pools, can
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -67,15 +68,25 @@ class Load:
             return float(base)
         return float(base * (found.peak_req_per_s_last / found.peak_req_per_s_first) ** (month / last))
 
+    @cached_property
+    def supply_order(self) -> dict[str, int]:
+        """Name → place, in the order in which the plan's workloads list their supplies."""
+        names = [self.names.pool(supply.pool) for workload in self.plan.workloads for supply in workload.supplies]
+        return {name: i for i, name in enumerate(dict.fromkeys(names))}
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return names of supplies, each once, in the plan's order."""
+        return sorted(set(names), key=lambda name: (self.supply_order.get(name, len(self.supply_order)), name))
+
     def requests_by_supply(self, month: int, timeslice: int) -> dict[str, float]:
         """Return peak requests a second by the name of who serves them."""
         found: dict[str, float] = defaultdict(float)
         row = self.rows.get((month, timeslice))
-        for workload, shares in (row.shares if row else {}).items():
-            for key, share in shares.items():
+        for workload, shares in sorted((row.shares if row else {}).items()):
+            for key, share in sorted(shares.items()):
                 if share > 0:
                     found[self.supply_name(key)] += share * self.rate(workload, month, timeslice)
-        return dict(found)
+        return {name: found[name] for name in self.in_order(found)}
 
     def gpus_held(self, month: int, timeslice: int) -> float:
         """Return GPUs at hand in all pools."""
@@ -92,8 +103,8 @@ class Load:
         """Return the GPUs that the peak load would fill: share × peak rate / what a replica serves × its GPUs."""
         row = self.rows.get((month, timeslice))
         total = 0.0
-        for workload, shares in (row.shares if row else {}).items():
-            for key, share in shares.items():
+        for workload, shares in sorted((row.shares if row else {}).items()):
+            for key, share in sorted(shares.items()):
                 shape = self.candidates.get(key)
                 served = (shape or {}).get("req_per_s_by_workload", {}).get(workload)
                 if shape and served:
@@ -124,11 +135,11 @@ class Load:
 
     def bridge(self, until_month: int, pool: str) -> tuple[str, ...]:
         """Return the names of what serves before `until_month`, `pool` left out."""
-        found: dict[str, None] = {}
+        found: set[str] = set()
         for (month, _), row in sorted(self.rows.items()):
             if month >= until_month:
                 break
             for key in sorted(k for shares in row.shares.values() for k, share in shares.items() if share > 0):
                 if self.candidates.get(key, {}).get("pool", key) != pool:
-                    found[self.supply_name(key)] = None
-        return tuple(found)
+                    found.add(self.supply_name(key))
+        return tuple(self.in_order(found))

@@ -10,6 +10,7 @@ from planner.report.blocks import Cell, ReportView, Row
 from planner.report.html import template_folder
 
 _MARKS = re.compile(r"([\\`*_{}\[\]#|$~])")
+_STARTS = re.compile(r"^(\d*)([-+.)=])(?=\s|=)")
 
 
 def escape(text: str) -> str:
@@ -21,11 +22,7 @@ def escape(text: str) -> str:
     flat = " ".join(text.split())
     marked = _MARKS.sub(r"\\\1", flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")).replace("@", "&#64;")
     marked = marked.replace("://", ":&#47;/")
-    return re.sub(
-        r"^([-+=]|\d+[.)])",
-        lambda m: "&#%d;" % ord(m.group(1)) if len(m.group(1)) == 1 else m.group(1)[:-1] + "\\" + m.group(1)[-1],
-        marked,
-    )
+    return _STARTS.sub(r"\1\\\2", marked)
 
 
 def _cell(cell: Cell) -> str:

@@ -30,7 +30,7 @@ def cost_section(plan: Plan, names: Names) -> Section:
             Part("By line", (_by_line(plan, names),)),
             Part("By quarter", (_by_quarter(plan, names),)),
             Part("Ledger", (_ledger(plan, names),)),
-            Part("By workload", (_by_workload(plan, names),)),
+            Part("By workload", (_by_workload(plan),)),
         ),
     )
 
@@ -103,7 +103,7 @@ def _by_quarter(plan: Plan, names: Names) -> Table:
         )
     sums = [math.fsum(usd) for usd in shown.values()]
     rows.append(Row((Cell("Total"), *(Cell(f.money(usd), usd) for usd in sums), Cell(f.money(plan.tco_usd), plan.tco_usd)), is_total=True))
-    columns = (Column("Quarter"), *(Column(title, "number") for title in shown), Column("All lines", "number"))
+    columns = (Column("Quarter", weight=1.6), *(Column(title, "number") for title in shown), Column("All lines", "number"))
     return Table("quarters", "Cash by quarter of the plan, undiscounted", columns, tuple(rows))
 
 
@@ -161,7 +161,7 @@ def _ledger(plan: Plan, names: Names) -> Table:
     )
 
 
-def _by_workload(plan: Plan, names: Names) -> Table:
+def _by_workload(plan: Plan) -> Table:
     rows = []
     for w in plan.workloads:
         volume = f"{f.big_count(w.requests_per_month_first)} → {f.big_count(w.requests_per_month_last)}"

@@ -57,6 +57,7 @@ KINDS = {
     "published": "published",
     "input": "your input",
 }
+_BY = re.compile(r"\bby ([^,]+?)(?= at |,|$)")
 _TICKED = re.compile(r"(`[^`]*`)")
 _IDS = re.compile(r"(?<![\w/.@:=-])[a-z][a-z0-9]*(?:[_][a-z0-9]+)+(?![\w/=@-])(?!\.[a-z0-9])")
 
@@ -73,7 +74,7 @@ class Names:
         found: dict[str, str] = {}
         for decision in self.plan.decisions:
             if decision.node_name:
-                by = f" by {f.name_of(decision.provider)}" if decision.provider else ""
+                by = f" by {self.provider(decision.provider)}" if decision.provider else ""
                 at = f" at {f.name_of(decision.site)}" if decision.site else ""
                 found[decision.pool] = f"{decision.node_name}{by}{at}"
         for usage in self.plan.usage:
@@ -86,6 +87,16 @@ class Names:
     def pool(self, identifier: str) -> str:
         """Return the name of a pool or API offer."""
         return self.pools.get(identifier) or f.name_of(identifier)
+
+    def provider(self, identifier: str) -> str:
+        """Return a provider as the supplies' names spell it (`… by OpenAI`), else its id as words."""
+        plain = re.sub(r"[^a-z0-9]", "", identifier.lower())
+        for workload in self.plan.workloads:
+            for supply in workload.supplies:
+                found = _BY.search(supply.name)
+                if plain and found and re.sub(r"[^a-z0-9]", "", found.group(1).lower()) == plain:
+                    return found.group(1)
+        return f.name_of(identifier)
 
     def prose(self, text: str) -> str:
         """Return a sentence with `snake_case` ids as words; what stands between backticks is a key to type and stays.

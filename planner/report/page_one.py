@@ -58,7 +58,7 @@ def _decisions(plan: Plan, names: Names) -> Table:
         what = names.prose(decision.node_name) if decision.node_name else names.pool(decision.pool)
         place = []
         if decision.provider:
-            place.append(f"from {f.name_of(decision.provider)}")
+            place.append(f"from {names.provider(decision.provider)}")
         if decision.site:
             place.append(f"at {f.name_of(decision.site)}")
         many = how_many(decision)
@@ -114,11 +114,11 @@ def _certainty(plan: Plan) -> Iterator[Fact]:
     solver = plan.solver
     room = max(0.0, plan.npv_cost_usd - solver.npv_bound_usd)
     if solver.status == "optimal":
-        text = f"Proven: no plan under these rules costs more than {f.money(room)} ({f.percent(solver.gap_frac)}) less."
+        text = f"Proven: the cheapest plan possible under these rules is at most {f.money(room)} ({f.percent(solver.gap_frac)}) cheaper."
     else:
         text = f"Not proven optimal: a plan up to {f.money(room)} ({f.percent(solver.gap_frac)}) cheaper may exist."
     note = "" if solver.reproducible else "The clock ended this run: another machine may find another plan."
-    yield Fact("Nearness to the optimum", text, note, "#reproduce")
+    yield Fact("Optimality", text, note, "#reproduce")
     yield Fact("Re-check", f.sentence(solver.rechecked))
     bands = [s.band for w in plan.workloads for s in w.supplies if s.band]
     if bands:
@@ -143,7 +143,7 @@ def _certainty(plan: Plan) -> Iterator[Fact]:
         "Assumptions",
         f"{f.plural(len(plan.assumptions), 'assumption')} stated, {f.plural(assumed_count, 'figure')} chosen rather than sourced.",
         "",
-        "#assumptions",
+        "#sources",
     )
 
 
@@ -183,7 +183,7 @@ def _bridges(plan: Plan, names: Names, load: Load) -> Iterator[Block]:
             continue
         what = f"{f.plural(decision.count, 'node')} of {names.prose(decision.node_name or decision.pool)}"
         others = load.bridge(serves, decision.pool)
-        until = "; until then the load is carried by " + ", ".join(others) if others else ""
+        until = "; until then the load is carried by " + " and ".join(others) if others else ""
         months = f.plural(serves - decision.month, "month")
         yield Text(f"Order {what} in {decision.month_label}: they serve from {f.month(plan.start, serves)}, {months} later{until}.")
 
@@ -194,5 +194,6 @@ def _flips(plan: Plan, names: Names) -> Iterator[Fact]:
     for pair in known[:3]:
         label = f"{names.prose(pair.node_name)} or {names.prose(pair.rival)}"
         away = abs((pair.today_frac or 0.0) - (pair.utilization_frac or 0.0)) * 100
-        note = f"{f.number(away, 2)} points away; use {'below' if (pair.today_frac or 0) > (pair.utilization_frac or 0) else 'above'} it flips the choice."
+        side = "below" if (pair.today_frac or 0.0) > (pair.utilization_frac or 0.0) else "above"
+        note = f"{f.number(away, 2)} points away; use {side} it flips the choice."
         yield Fact(label, f.sentence(names.prose(pair.text)), note, "#alternatives")

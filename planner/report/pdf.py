@@ -16,6 +16,8 @@ from planner.report.html import template_folder
 STANDARDS = ("a-2a",)
 """PDF/A-2a: archived, tagged, text extractable, fonts embedded."""
 LONGEST_RUN = 18
+MANY_COLUMNS = 5
+LONG_TITLE = 12
 _LONG = re.compile(rf"[^\s\u200b]{{{LONGEST_RUN + 1},}}")
 _BREAKS = re.compile(r"(?<=[/_.\-?&=:,])(?=[^\s])")
 _NO_BREAK_NUMBER = re.compile(r"^[\s\d$€.,+−–%]*$")
@@ -71,10 +73,12 @@ def drawable(text: str) -> str:
     """
     if all(map(is_drawn, text)):
         return text
-    return "".join(
-        c if is_drawn(c) or c == "\u200b" else f"[{unicodedata.name(c, f'U+{ord(c):04X}').lower()}]" if not c.isspace() else " "
-        for c in text
-    )
+    return "".join(c if is_drawn(c) or c == "\u200b" else " " if c.isspace() else _named(c) for c in text)
+
+
+def _named(character: str) -> str:
+    name = unicodedata.name(character, "").lower()
+    return f"[U+{ord(character):04X}]" if not name or name.startswith(("cjk", "hangul")) else f"[{name}]"
 
 
 def breakable(text: str) -> str:
@@ -92,6 +96,8 @@ def _shown(value: Any) -> Any:
         return breakable(drawable(value))
     if isinstance(value, (list, tuple)):
         return [_shown(item) for item in value]
+    if isinstance(value, dict) and value.get("block") == "code":
+        return {**value, "text": drawable(value["text"])}  # to be copied: no invisible breaks inside
     if isinstance(value, dict):
         return {
             key: item if key in ("href", "name", "block", "kind", "tone") else _shown(item) for key, item in value.items() if key != "spec"
@@ -100,7 +106,9 @@ def _shown(value: Any) -> Any:
 
 
 def _wraps(table: Table, index: int) -> bool:
-    """Return whether a column of figures has a second line or words, and so shares the width instead of taking what it needs."""
+    """Return whether a column of figures (a second line, words, a long title) shares the width instead of taking what it needs."""
+    if len(table.columns) > MANY_COLUMNS and len(table.columns[index].title) > LONG_TITLE:
+        return True
     return any(row.cells[index].sub or len(row.cells[index].text) > LONGEST_RUN for row in table.rows)
 
 
@@ -119,8 +127,6 @@ def report_data(view: ReportView) -> dict[str, Any]:
                 block["width_frac"] = 1.0
     title = view.title if len(view.title) <= 60 else view.title[:59] + "…"
     data["short_title"] = breakable(drawable(title))
-    for section in data["sections"]:
-        section["starts_page"] = section["name"] in ("cost", "load", "memory", "speed", "alternatives", "sources")
     return data
 
 

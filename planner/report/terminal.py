@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from planner.report.blocks import Block, Cell, Facts, Figures, ReportView, Table
 
 SHOWN_PARTS = ("What to do", "Until the purchase serves", "What it costs", "How sure this is", "What it beats")
 NARROW_COLUMNS = 60
+ROOMY_COLUMNS = 92
+ROOMY_TABLE = 4
+"""A table of more columns than this puts its last one (the reason) under it where the terminal is not roomy."""
 
 
 def print_plan(view: ReportView, console: Console, files: Sequence[Path] = ()) -> None:
@@ -44,7 +48,17 @@ def plan_text(view: ReportView, width: int = 100, files: Sequence[Path] = ()) ->
 
 def _print_block(block: Block, console: Console) -> None:
     if isinstance(block, Table):
-        console.print(_table(block, console.width))
+        if console.width < ROOMY_COLUMNS and len(block.columns) > ROOMY_TABLE:
+            console.print(
+                _table(
+                    replace(block, columns=block.columns[:-1], rows=tuple(replace(r, cells=r.cells[:-1]) for r in block.rows)),
+                    console.width,
+                )
+            )
+            for row in block.rows:
+                console.print(Padding(RichText(f"{row.cells[0].text} {row.cells[1].text}: {row.cells[-1].text}"), (0, 0, 0, 1)))
+        else:
+            console.print(_table(block, console.width))
     elif isinstance(block, Text):
         console.print(Padding(RichText(block.text), (0, 0, 0, 1)))
     elif isinstance(block, (Facts, Figures)):

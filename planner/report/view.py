@@ -5,10 +5,11 @@ from __future__ import annotations
 from planner import formatting as f
 from planner.report.blocks import ReportView, Section, all_visible
 from planner.report.load import Load
+from planner.report.load_view import load_section
 from planner.report.money_view import alternatives_section, cost_section
 from planner.report.names import Names
 from planner.report.page_one import page_one
-from planner.report.physics_view import load_section, memory_section, speed_section
+from planner.report.physics_view import memory_section, speed_section
 from planner.report.plan_file import plan_digest
 from planner.report.sources_view import exclusions_section, limits_section, reproduce_section, sources_section
 from planner.schema.plan import Plan
@@ -25,7 +26,7 @@ def build_view(plan: Plan) -> ReportView:
     sections: tuple[Section | None, ...] = (
         cost_section(plan, names),
         load_section(plan, names, load),
-        memory_section(plan, names),
+        memory_section(plan),
         speed_section(plan, names),
         alternatives_section(plan, names),
         exclusions_section(plan, names),
@@ -36,8 +37,8 @@ def build_view(plan: Plan) -> ReportView:
     last = f.month(plan.start, plan.horizon_months - 1)
     view = ReportView(
         title=plan.title,
-        subtitle=f"{f.term(plan.horizon_months)} from {f.month(plan.start, 0)} to {last}; prices of {f.day(plan.prices_day)}; decided as of {f.day(plan.as_of)}; "
-        "US dollars, real, before tax",
+        subtitle=f"{f.term(plan.horizon_months)} from {f.month(plan.start, 0)} to {last}; prices of {f.day(plan.prices_day)}; "
+        f"decided as of {f.day(plan.as_of)}; US dollars, real, before tax",
         headline=f.sentence(names.prose(plan.headline)),
         digest=digest[:DIGEST_SHOWN],
         prices_day=f.day(plan.prices_day),
