@@ -194,7 +194,8 @@ def not_mixed(v: Variables, d: ProblemData) -> Rows:
 def survives(v: Variables, d: ProblemData) -> Rows:
     r"""Where a workload that must survive runs on k, the loss of one replica (or of a node full of them) is made good by the spare of k,
     the spare of the class's other candidates (outside the lost node's pool) at their exchange rate, and APIs within their limits.
-    All tenants of k count: the strictest rules.
+    All tenants of k count: the strictest rules. Where a class has one tenant that no API may serve, its replicas carry the peak and the
+    least that can be lost (that row only tightens).
 
     .. math:: spare_k + \sum_{j} \min_w \tfrac{\mu_{w,j}}{\mu_{w,k}}\, spare_j + \sum_{w,a} absorb_{w,a,k}\, \tfrac{peak_w}{\mu_{w,k}}
        \ge lost_k\, strict_{k,m,t}, \quad spare_k = replicas_k - load_k   [replicas]
@@ -227,6 +228,17 @@ def survives(v: Variables, d: ProblemData) -> Rows:
         yield Row(row_name("survives", level, kid, m, t), _merged(terms), ">=", 0.0)
         for name, calls in _limit_rows(v, m, t, (level, kid)):
             yield Row(row_name("survives", level, kid, m, t, name), calls, "<=", 1.0)
+    for w in s.workloads:
+        mine = s.candidates_of[w.id]
+        alone = all(len(s.tenants_of[k.id]) == 1 for k in mine)
+        if w.survive == "none" or w.kind == "batch" or s.apis_of[w.id] or not alone or len(s.variants_of[w.id]) != 1:
+            continue
+        lost_req_per_s = min(k.req_per_s_by_workload[w.id] * s.derate_frac(k) * (s.replicas_on_node(k) if w.survive == "node" else 1) for k in mine)
+        for m in s.months:
+            for t in s.slices:
+                if s.is_served(w, m, t):
+                    terms = [(v.replicas[k.id, m, t], k.req_per_s_by_workload[w.id] * s.derate_frac(k)) for k in mine]
+                    yield Row(row_name("survives", w.id, m, t), terms, ">=", s.peak_req_per_s(w, m, t) + lost_req_per_s)
 
 
 def _merged(terms: list[tuple[Any, float]]) -> list[tuple[Any, float]]:

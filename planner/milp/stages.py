@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -20,6 +20,8 @@ from planner.milp.engine import Floats, Model, Run, run_highs, to_lp
 Mask = npt.NDArray[np.bool_]
 FLEET = frozenset({"buy", "held", "use"})
 """Families that tie months together; all others belong to one month."""
+WHOLE_FIRST = frozenset({"buy", "held", "nodes", "use", "open_site", "self_host", "hosted"})
+"""Families that are whole in the first fleet."""
 _KIND = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
 
 
@@ -69,82 +71,102 @@ def _month(family: str, index: tuple[object, ...]) -> int:
 
 
 def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> Run:
-    """Return the best plan and the best bound that the stages reach within the time (two fifths of it for the relaxation, as much again for the dispatch at most)."""
+    """Return the best plan and the best bound that the stages reach within the time.
+
+    (1) The linear relaxation bounds the cost and shows which pools matter. (2) With those alone: whole nodes and 0/1 choices, the rest relaxed,
+    give a fleet; (3) each month is dispatched exactly on it; (4) whole replicas, rents and fleet are improved together on the pools used.
+    (5) The whole problem, started from that plan, raises the bound and may improve the plan.
+    """
     began = time.perf_counter()
     limit = 600.0 if time_limit_s is None else time_limit_s
 
-    def left() -> float:
-        return limit - (time.perf_counter() - began)
+    def left(part: float = 1.0) -> float:
+        return max(0.0, part * limit - (time.perf_counter() - began))
 
     a = Arrays.of(model)
-    fleet_only = np.array([family in ("buy", "held", "use", "open_site", "self_host", "hosted") for family, _ in model.keys])
+    everything = np.arange(len(model.keys))
     lp = to_lp(model)
-    lp.integrality_ = [_KIND[int(b)] for b in (model.is_integer & fleet_only)]
-    relaxed = run_highs(lp, gap_frac=gap_frac / 2, time_limit_s=0.4 * limit)
-    if relaxed.status == "infeasible":
+    lp.integrality_ = [_KIND[0]] * len(model.keys)
+    relaxed = run_highs(lp, gap_frac=0.0, time_limit_s=left())
+    if relaxed.status in ("infeasible", "no_incumbent"):
         return relaxed
-    bound = relaxed.bound
-    best: Floats | None = None
-    if relaxed.status in ("optimal", "feasible"):
-        best = dispatch(a, relaxed.values, left)
-    best, clock = _used_only(a, best, gap_frac, bound, left)
+    bound, best, clock = relaxed.bound, None, False
+    for columns in (on_pools_used(model, relaxed.values), everything):
+        best = _fleet_then_dispatch(a, columns, gap_frac, left)
+        if best is not None or left() < 0.2 * limit:
+            break
+    if best is not None and not _good(model, best, bound, gap_frac):
+        columns = np.union1d(on_pools_used(model, best), np.flatnonzero(best))
+        if left(0.6) > 0.3:
+            run = run_highs(a.part(columns, np.zeros(len(best)), model.is_integer), gap_frac=gap_frac, time_limit_s=left(0.6), start=best[columns])
+            best, clock = _better(model, best, run, columns), run.stopped_by_clock
+    if (best is None or not _good(model, best, bound, gap_frac)) and left() > 0.3:
+        run = run_highs(to_lp(model), gap_frac=gap_frac, time_limit_s=left(), start=best)
+        if run.status == "infeasible":
+            return run
+        bound = max(bound, run.bound)
+        best, clock = _better(model, best, run, everything), run.stopped_by_clock
     seconds = time.perf_counter() - began
     if best is None:
-        return replace(relaxed, status="no_incumbent", bound=bound, seconds=seconds, stopped_by_clock=True)
+        return Run("no_incumbent", np.zeros(0), 0.0, bound, seconds, True, relaxed.solver_name)
     cost = float(best @ model.cost)
-    good = cost - bound <= gap_frac * abs(cost)
-    return Run("optimal" if good else "feasible", best, cost, bound, seconds, clock or relaxed.stopped_by_clock, relaxed.solver_name)
+    status = "optimal" if _good(model, best, bound, gap_frac) else "feasible"
+    return Run(status, best, cost, bound, seconds, clock, relaxed.solver_name)
 
 
-def dispatch(a: Arrays, values: Floats, left: Callable[[], float]) -> Floats | None:
+def _good(model: Model, plan: Floats, bound: float, gap_frac: float) -> bool:
+    cost = float(plan @ model.cost)
+    return cost - bound <= gap_frac * abs(cost)
+
+
+def _better(model: Model, best: Floats | None, run: Run, columns: npt.NDArray[np.int64]) -> Floats | None:
+    if run.status not in ("optimal", "feasible") or (best is not None and float(best @ model.cost) <= run.objective):
+        return best
+    out = np.zeros(len(model.keys))
+    out[columns] = run.values
+    return out
+
+
+def _fleet_then_dispatch(a: Arrays, columns: npt.NDArray[np.int64], gap_frac: float, left: Callable[[float], float]) -> Floats | None:
+    """Return a plan on some columns: nodes and choices whole and the rest relaxed, then every month exactly; None where that fails."""
+    model = a.model
+    whole = np.array([family in WHOLE_FIRST for family, _ in model.keys]) & model.is_integer
+    fleet = run_highs(a.part(columns, np.zeros(len(model.keys)), whole), gap_frac=5 * gap_frac, time_limit_s=max(0.5, left(0.3)))
+    if fleet.status not in ("optimal", "feasible"):
+        return None
+    values = np.zeros(len(model.keys))
+    values[columns] = fleet.values
+    return dispatch(a, columns, values, left)
+
+
+def dispatch(a: Arrays, columns: npt.NDArray[np.int64], values: Floats, left: Callable[[float], float]) -> Floats | None:
     """Return the plan with the fleet of `values` and each month's replicas, rents and calls exact; None where a month has none."""
     model = a.model
     out = np.where(model.is_integer, np.round(values), values)
     out[a.month >= 0] = 0.0
-    for m in range(int(a.month.max()) + 1):
-        columns = np.flatnonzero(a.month == m)
-        if not len(columns):
+    months = int(a.month.max()) + 1
+    for m in range(months):
+        here = columns[a.month[columns] == m]
+        if not len(here):
             continue
-        run = run_highs(a.part(columns, out, model.is_integer), gap_frac=1e-4, time_limit_s=max(0.1, left() / (a.month.max() + 3)))
+        run = run_highs(a.part(here, out, model.is_integer), gap_frac=1e-3, time_limit_s=max(0.1, 2 * left(0.5) / months))
         if run.status not in ("optimal", "feasible"):
             return None
-        out[columns] = np.where(model.is_integer[columns], np.round(run.values), run.values)
+        out[here] = np.where(model.is_integer[here], np.round(run.values), run.values)
     return out
 
 
-def _used_only(a: Arrays, best: Floats | None, gap_frac: float, bound: float, left: Callable[[], float]) -> tuple[Floats | None, bool]:
-    """Improve a plan with everything free again but the candidates, pools and offers that it never uses (all of them without a plan)."""
-    model = a.model
-    if best is not None and float(best @ model.cost) - bound <= gap_frac * abs(bound):
-        return best, False
-    keep = np.ones(len(model.keys), dtype=bool)
-    if best is not None:
-        used = {(f, i[0] if f in ("replicas", "nodes", "held", "buy") else i[1]) for (f, i), x in zip(model.keys, best, strict=True)
-                if f in ("replicas", "nodes", "held", "buy", "call") and x > 1e-9}  # fmt: skip
-        pool_of = {k.id: k.pool for k in model.variables.sets.candidates}
-        pools = {i for f, i in used if f in ("nodes", "held")}
-        for j, (f, i) in enumerate(model.keys):
-            if f in ("replicas",):
-                keep[j] = pool_of[i[0]] in pools
-            elif f == "share":
-                keep[j] = pool_of[i[1]] in pools
-            elif f in ("nodes", "held", "buy", "rise"):
-                keep[j] = i[0] in pools
-            elif f == "must_survive":
-                keep[j] = pool_of[i[1]] in pools
-            elif f == "absorb":
-                keep[j] = pool_of[i[3]] in pools
-    columns = np.flatnonzero(keep)
-    start = None if best is None else best[columns]
-    seconds = left()
-    if seconds < 0.5:
-        return best, True
-    run = run_highs(a.part(columns, np.zeros(len(keep)), model.is_integer), gap_frac=gap_frac, time_limit_s=seconds, start=start)
-    if run.status not in ("optimal", "feasible"):
-        return best, run.stopped_by_clock
-    out = np.zeros(len(keep))
-    out[columns] = run.values
-    if best is not None and float(best @ model.cost) <= run.objective:
-        return best, run.stopped_by_clock
-    return out, run.stopped_by_clock
-
+def on_pools_used(model: Model, values: Floats) -> npt.NDArray[np.int64]:
+    """Return the columns of the pools that hold nodes in `values`, and all that belong to no pool."""
+    pool_of = {k.id: k.pool for k in model.variables.sets.candidates}
+    used = {i[0] for (f, i), x in zip(model.keys, values, strict=True) if f in ("nodes", "held") and x > 1e-6}
+    keep = []
+    for j, (f, i) in enumerate(model.keys):
+        if f in ("nodes", "held", "buy", "rise"):
+            on = i[0] in used
+        else:
+            at = {"replicas": 0, "share": 1, "must_survive": 1, "absorb": 3}.get(f)
+            on = at is None or pool_of[i[at]] in used
+        if on:
+            keep.append(j)
+    return np.array(keep, dtype=np.int64)
