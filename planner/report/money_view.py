@@ -15,7 +15,7 @@ from planner.units import MONTHS_PER_YEAR
 
 MONTHS_PER_QUARTER = 3
 SHOWN_LINES_COUNT = 5
-_DECIDED = ("capex", "rent", "api", "reserved", "spot", "commitment", "provisioned")
+_DECIDED = ("capex", "rent", "api", "reserved", "spot", "commitment", "cold_start", "provisioned")
 """Beginnings of the names of cost lines that decisions already account for."""
 
 
@@ -120,15 +120,13 @@ def _ledger(plan: Plan, names: Names) -> Table:
         if decision.action == "buy":
             quantity, monthly = how_many(decision), Cell("once", 0.0, sub=f.money(decision.usd / max(1, decision.count)) + " each")
         else:
-            until = decision.until_month if decision.until_month is not None else plan.horizon_months
-            length = max(1, until - decision.month)
+            length = plan.horizon_months if decision.until_month is None else max(1, decision.until_month - decision.month)
             quantity = f"{f.hours(decision.hours_per_month)} a month" if decision.hours_per_month else how_many(decision)
             monthly = Cell(f.money(decision.usd / length), decision.usd / length)
-        rows.append(
-            Row(
-                (Cell(item), Cell(quantity), Cell(decision.month_label, decision.month), monthly, Cell(f.money(decision.usd), decision.usd))
-            )
-        )
+        total = Cell(f.money(decision.usd), decision.usd)
+        if decision.action == "keep":
+            monthly, total = Cell(f.NOTHING), Cell("in the lines below", 0.0)
+        rows.append(Row((Cell(item), Cell(quantity), Cell(f.month(plan.start, decision.month), decision.month), monthly, total)))
     for line in plan.cost_lines:
         if _is_decided(line) or not any(line.usd_by_month):
             continue
@@ -140,7 +138,9 @@ def _ledger(plan: Plan, names: Names) -> Table:
             mean = math.fsum(line.usd_by_month[: plan.horizon_months]) / len(paid)
             cells = (Cell(f.plural(len(paid), "month")), Cell(f.month(plan.start, paid[0]), paid[0]), Cell(f.money(mean), mean))
         rows.append(Row((Cell(names.prose(line.title) + star), *cells, Cell(f.money(line.total_usd), line.total_usd))))
-    itemised = math.fsum(d.usd for d in plan.decisions) + math.fsum(line.total_usd for line in plan.cost_lines if not _is_decided(line))
+    itemised = math.fsum(d.usd for d in plan.decisions if d.action != "keep") + math.fsum(
+        line.total_usd for line in plan.cost_lines if not _is_decided(line)
+    )
     rest = plan.tco_usd - itemised
     if abs(rest) >= 1:
         rows.append(Row((Cell("Not itemised above"), Cell(f.NOTHING), Cell(f.NOTHING), Cell(f.NOTHING), Cell(f.money(rest), rest))))
@@ -157,7 +157,7 @@ def _ledger(plan: Plan, names: Names) -> Table:
         "Every item with its quantity and cost",
         columns,
         tuple(rows),
-        note="* varies with use; the figure is the plan's forecast.",
+        note="* varies with use; the figure is the plan's forecast, its month the mean over the whole term.",
     )
 
 

@@ -85,8 +85,10 @@ class Names:
         return found
 
     def pool(self, identifier: str) -> str:
-        """Return the name of a pool or API offer."""
-        return self.pools.get(identifier) or f.name_of(identifier)
+        """Return the name of a pool or API offer; a name stays as it is."""
+        if identifier in self.pools:
+            return self.pools[identifier]
+        return self.prose(identifier) if " " in identifier else f.name_of(identifier)
 
     def provider(self, identifier: str) -> str:
         """Return a provider as the supplies' names spell it (`… by OpenAI`), else its id as words."""

@@ -42,14 +42,15 @@ def how_many(decision: Decision) -> str:
 
 def when(plan: Plan, decision: Decision) -> str:
     """Return when to act and when it serves or ends."""
+    first = f.month(plan.start, decision.month)
     if decision.action == "buy":
         serves = decision.in_service_month
         if serves is None or serves == decision.month:
-            return f"order {decision.month_label}, serves at once"
-        return f"order {decision.month_label}, serves from {f.month(plan.start, serves)}"
+            return f"order {first}, serves at once"
+        return f"order {first}, serves from {f.month(plan.start, serves)}"
     if decision.until_month is not None:
-        return f"{decision.month_label} to {f.month(plan.start, decision.until_month - 1)}"
-    return f"from {decision.month_label}"
+        return f"{first} to {f.month(plan.start, decision.until_month - 1)}"
+    return f"from {first}"
 
 
 def _decisions(plan: Plan, names: Names) -> Table:
@@ -89,7 +90,8 @@ def _decisions(plan: Plan, names: Names) -> Table:
         columns,
         tuple(rows),
         is_stacked=True,
-        note="Purchase price for what is bought; everything paid over the term for what is rented or called, undiscounted.",
+        note="Undiscounted. Bought: the purchase price. Rented, reserved or called: all that is paid for it. "
+        "Kept: its running cost over the term.",
     )
 
 
@@ -185,7 +187,9 @@ def _bridges(plan: Plan, names: Names, load: Load) -> Iterator[Block]:
         others = load.bridge(serves, decision.pool)
         until = "; until then the load is carried by " + " and ".join(others) if others else ""
         months = f.plural(serves - decision.month, "month")
-        yield Text(f"Order {what} in {decision.month_label}: they serve from {f.month(plan.start, serves)}, {months} later{until}.")
+        yield Text(
+            f"Order {what} in {f.month(plan.start, decision.month)}: they serve from {f.month(plan.start, serves)}, {months} later{until}."
+        )
 
 
 def _flips(plan: Plan, names: Names) -> Iterator[Fact]:

@@ -137,7 +137,7 @@ def _promises(plan: Plan, names: Names) -> Iterator[Block]:
                 if lat
                 else [Cell(f.NOTHING)] * 2
             )
-            per = f.rate(s.band.typical, s.band.unit) if s.band else f.NOTHING
+            per = f.rate(s.band.typical, f.unit_words(s.band.unit)) if s.band else f.NOTHING
             band = f"{f.number(s.band.low)} to {f.number(s.band.high)}, {s.band.basis}" if s.band else ""
             rows.append(
                 Row(

@@ -120,6 +120,12 @@ def test_the_ledger_adds_up_and_stars_usage(view: ReportView, plan: Plan) -> Non
     assert "Not itemised above" not in column(ledger, 0)
 
 
+def test_a_node_that_is_kept_is_not_counted_twice(plan: Plan) -> None:
+    kept = plan.decisions[0].model_copy(update={"action": "keep", "usd": 12_345.0, "in_service_month": None, "pool": "existing.l40s_x4"})
+    ledger = tables(build_view(plan.model_copy(update={"decisions": (*plan.decisions, kept)})))["ledger"]
+    assert "Not itemised above" not in column(ledger, 0) and "in the lines below" in column(ledger, 4)
+
+
 def test_a_decision_that_does_not_add_up_is_shown_not_hidden(plan: Plan) -> None:
     first = plan.decisions[0].model_copy(update={"usd": plan.decisions[0].usd - 1000.0})
     ledger = tables(build_view(plan.model_copy(update={"decisions": (first, *plan.decisions[1:])})))["ledger"]
