@@ -20,8 +20,10 @@ from planner.milp.engine import Floats, Model, Run, run_highs, to_lp
 Mask = npt.NDArray[np.bool_]
 FLEET = frozenset({"buy", "held", "use"})
 """Families that tie months together; all others belong to one month."""
-WHOLE_FIRST = frozenset({"buy", "held", "nodes", "use", "open_site", "self_host", "hosted"})
+WHOLE_FIRST = frozenset({"buy", "held", "use", "open_site", "self_host", "hosted"})
 """Families that are whole in the first fleet."""
+SLICED = frozenset({"nodes", "replicas", "share", "call", "must_survive", "absorb"})
+"""Families that belong to one timeslice."""
 _KIND = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
 
 
@@ -91,10 +93,14 @@ def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> 
     if relaxed.status in ("infeasible", "no_incumbent"):
         return relaxed
     bound, best, clock = relaxed.bound, None, False
-    for columns in (on_pools_used(model, relaxed.values), everything):
-        best = _fleet_then_dispatch(a, columns, gap_frac, left)
-        if best is not None or left() < 0.2 * limit:
-            break
+    used = on_pools_used(model, relaxed.values)
+    plans = [_fleet_then_dispatch(a, used, gap_frac, left)]
+    for up in (0.0, 0.4, -0.4):
+        if left(0.5) > 0.5 or all(p is None for p in plans):
+            plans.append(dispatch(a, used, rounded_fleet(model, relaxed.values, up), left))
+    found = [p for p in plans if p is not None]
+    if found:
+        best = min(found, key=lambda p: float(p @ model.cost))
     if best is not None and not _good(model, best, bound, gap_frac):
         columns = np.union1d(on_pools_used(model, best), np.flatnonzero(best))
         if left(0.6) > 0.3:
@@ -131,7 +137,7 @@ def _fleet_then_dispatch(a: Arrays, columns: npt.NDArray[np.int64], gap_frac: fl
     """Return a plan on some columns: nodes and choices whole and the rest relaxed, then every month exactly; None where that fails."""
     model = a.model
     whole = np.array([family in WHOLE_FIRST for family, _ in model.keys]) & model.is_integer
-    fleet = run_highs(a.part(columns, np.zeros(len(model.keys)), whole), gap_frac=5 * gap_frac, time_limit_s=max(0.5, left(0.3)))
+    fleet = run_highs(a.part(columns, np.zeros(len(model.keys)), whole), gap_frac=5 * gap_frac, time_limit_s=max(0.5, left(0.25)))
     if fleet.status not in ("optimal", "feasible"):
         return None
     values = np.zeros(len(model.keys))
@@ -140,19 +146,86 @@ def _fleet_then_dispatch(a: Arrays, columns: npt.NDArray[np.int64], gap_frac: fl
 
 
 def dispatch(a: Arrays, columns: npt.NDArray[np.int64], values: Floats, left: Callable[[float], float]) -> Floats | None:
-    """Return the plan with the fleet of `values` and each month's replicas, rents and calls exact; None where a month has none."""
+    """Return the plan with the fleet, the choices and the batch work of `values`, and each timeslice's replicas, rents and calls whole.
+
+    Given those, timeslices touch nothing in common but cold starts (counted at the end) and a monthly budget: with one, whole months are
+    solved instead. None where a timeslice has no plan.
+    """
     model = a.model
+    budget = any(name.startswith("opex_within_budget") for name in model.row_names)
+    sliced = np.array([index[-1] if family in SLICED else -1 for family, index in model.keys], dtype=np.int64)
+    blocks = a.month if budget else np.where(sliced >= 0, a.month * 1000 + sliced, -1)
     out = np.where(model.is_integer, np.round(values), values)
-    out[a.month >= 0] = 0.0
-    months = int(a.month.max()) + 1
-    for m in range(months):
-        here = columns[a.month[columns] == m]
+    out[blocks >= 0] = 0.0
+    rise = np.array([family == "rise" for family, _ in model.keys])
+    if not budget:
+        out[rise] = model.upper[rise]
+    names = np.unique(blocks[blocks >= 0])
+    for done, block in enumerate(names):
+        here = columns[blocks[columns] == block]
         if not len(here):
             continue
-        run = run_highs(a.part(here, out, model.is_integer), gap_frac=1e-3, time_limit_s=max(0.1, 2 * left(0.5) / months))
+        seconds = max(0.05, 4 * left(0.6) / (len(names) - done))
+        run = run_highs(a.part(here, out, model.is_integer), gap_frac=1e-4, time_limit_s=seconds)
         if run.status not in ("optimal", "feasible"):
             return None
         out[here] = np.where(model.is_integer[here], np.round(run.values), run.values)
+    loose = np.flatnonzero(~model.is_integer)
+    run = run_highs(a.part(loose, out, np.zeros(len(out), dtype=bool)), gap_frac=0.0, time_limit_s=None)
+    if run.status != "optimal":
+        return None
+    out[loose] = run.values
+    return out if _holds(a, out) else None
+
+
+def _holds(a: Arrays, x: Floats) -> bool:
+    """Whether every row holds: rows of fixed columns alone are in no part that was solved."""
+    rows = a.matrix @ x
+    slack = 1e-6 * np.maximum(1.0, np.abs(rows))
+    return bool(np.all(rows >= a.row_lower - slack) and np.all(rows <= a.row_upper + slack))
+
+
+def rounded_fleet(model: Model, values: Floats, up: float) -> Floats:
+    """Return `values` with orders rounded so that their running sum is off by less than one, and the choices that follow from them.
+
+    `up` moves the rounding: 0 to the nearest, 0.4 mostly up, −0.4 mostly down.
+    """
+    s = model.variables.sets
+    at = {key: j for j, key in enumerate(model.keys)}
+    out = values.copy()
+    site_months: set[tuple[str | None, int]] = set()
+    for p in s.pools:
+        if p.kind not in ("own", "reserved", "existing"):
+            continue
+        bought: dict[int, int] = {}
+        total, given = 0.0, 0
+        for m in s.order_months(p) if p.kind != "existing" else ():
+            total += float(values[at["buy", (p.id, m)]])
+            now = int(np.floor(total + 0.5 + up)) if total > 1e-6 else 0
+            bought[m] = max(0, now - given)
+            given = max(given, now)
+            out[at["buy", (p.id, m)]] = bought[m]
+        lead, lasts = (p.lead_months, p.life_months) if p.kind == "own" else (0, p.term_months)
+        for m in s.months:
+            j = at["held", (p.id, m)]
+            held = np.floor(values[j] + 1e-6) if p.kind == "existing" else sum(n for b, n in bought.items() if b + lead <= m < b + lead + lasts)
+            out[j] = held
+            if held and p.kind != "reserved":
+                site_months.add((p.site, m))
+    variants: dict[str, tuple[float, int]] = {}
+    for j, (family, index) in enumerate(model.keys):
+        if family == "self_host":
+            out[j] = 1.0
+        elif family == "open_site":
+            out[j] = float(tuple(index) in site_months)
+        elif family == "hosted":
+            out[j] = float(values[j] >= 0.5)
+        elif family == "use":
+            out[j] = 0.0
+            if index[1] not in variants or values[j] > variants[index[1]][0]:
+                variants[index[1]] = (float(values[j]), j)
+    for _, j in variants.values():
+        out[j] = 1.0
     return out
 
 
