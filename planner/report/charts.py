@@ -276,7 +276,7 @@ def _decades(low: float, high: float) -> list[float]:
 
 def roofline(name: str, title: str, alt_text: str, roofs: Mapping[str, tuple[float, float]], points: Iterable[Mapping[str, Any]]) -> Chart:
     """Log-log: a roof (peak TFLOP/s, GB/s) per GPU and type, and where each workload's phases stand under it."""
-    dots = [dict(point) for point in points]
+    dots = [dict(point) for point in points if point["intensity"] > 0 and point["tflop"] > 0]
     xs = [p["intensity"] for p in dots] + [peak * 1e3 / bandwidth for peak, bandwidth in roofs.values()]
     low, high = 10 ** math.floor(math.log10(min(xs)) - 0.1), 10 ** math.ceil(math.log10(max(xs)) + 0.1)
     lines, ridges = [], []

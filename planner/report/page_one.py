@@ -122,7 +122,7 @@ def _certainty(plan: Plan) -> Iterator[Fact]:
     note = "" if solver.reproducible else "The clock ended this run: another machine may find another plan."
     yield Fact("Optimality", text, note, "#reproduce")
     yield Fact("Re-check", f.sentence(solver.rechecked))
-    bands = [s.band for w in plan.workloads for s in w.supplies if s.band]
+    bands = [s.band for w in plan.workloads for s in w.supplies if s.band and s.band.typical > 0]
     if bands:
         assumed = sum(b.basis == "assumed" for b in bands)
         low, high = min(b.low / b.typical - 1 for b in bands), max(b.high / b.typical - 1 for b in bands)

@@ -96,7 +96,11 @@ def _memory_table(no: int, workload: WorkloadPlan, supply: Supply, m: MemoryByTe
             m.usable_bytes,
             f"holds {f.plural(m.max_sequences_count, 'sequence')} of {f.count(m.context_tok)} tokens",
         ),
-        ("Free", m.usable_bytes - m.total_bytes, f"{f.percent(1 - m.total_bytes / m.usable_bytes)} of the room"),
+        (
+            "Free",
+            m.usable_bytes - m.total_bytes,
+            f"{f.percent(1 - m.total_bytes / m.usable_bytes if m.usable_bytes > 0 else None)} of the room",
+        ),
         ("All memory of the GPUs", m.device_bytes, _gpus(supply)),
     ):
         rows.append(Row((Cell(title), Cell(f.decimals(size / BYTES_PER_GB)), Cell(f.decimals(size / BYTES_PER_GIB)), Cell(note))))

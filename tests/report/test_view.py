@@ -220,3 +220,33 @@ def test_the_sample_adds_up() -> None:
     plan = sample_plan()
     assert sum(len(t.hours_of_week) for t in plan.timeslices) == 168
     assert plan.first_year_usd < plan.tco_usd
+
+
+def test_a_plan_of_one_month_and_empty_figures_still_has_a_report(plan: Plan) -> None:
+    """No growth, nothing used, nothing served: zeros are shown, none is divided by."""
+    lines = tuple(x.model_copy(update={"usd_by_month": (x.usd_by_month[0], 0.0), "total_usd": x.usd_by_month[0]}) for x in plan.cost_lines)
+    supply = plan.workloads[0].supplies[0]
+    assert supply.band and supply.memory
+    empty = supply.model_copy(
+        update={
+            "band": supply.band.model_copy(update={"low": 0.0, "typical": 0.0, "high": 0.0}),
+            "roofline": tuple(p.model_copy(update={"intensity_flop_per_byte": 0.0, "achieved_tflop_per_s": 0.0}) for p in supply.roofline),
+            "memory": supply.memory.model_copy(update={"usable_bytes": 0.0, "sequences_count": 0}),
+        }
+    )
+    workload = plan.workloads[0].model_copy(update={"supplies": (empty,), "peak_req_per_s_first": 0.0})
+    short = plan.model_copy(
+        update={
+            "horizon_months": 1,
+            "cost_lines": lines,
+            "npv_cost_usd": 0.0,
+            "tco_usd": 0.0,
+            "workloads": (workload,),
+            "dispatch": tuple(row for row in plan.dispatch if row.month == 0),
+        }
+    )
+    view = build_view(short)
+    from planner.report.charts import draw_all
+
+    assert len(draw_all(view.charts())) == len(view.charts())
+    assert not any("nan" in text for text in strings(view))
