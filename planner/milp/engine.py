@@ -143,6 +143,8 @@ class Run:
     seconds: float
     stopped_by_clock: bool
     solver_name: str
+    duals: Floats = field(default_factory=lambda: np.zeros(0))
+    """Of the rows, for a program without whole variables."""
 
 
 def _quiet_highs() -> Any:
@@ -203,7 +205,8 @@ def run_highs(lp: highspy.HighsLp, *, gap_frac: float, time_limit_s: float | Non
         values = np.array(h.getSolution().col_value, dtype=float)
         objective = float(info.objective_function_value)
         bound = float(info.mip_dual_bound) if is_mip else objective
-        return Run("optimal" if status == done.kOptimal else "feasible", values, objective, bound, seconds, clock, name)
+        duals = np.zeros(0) if is_mip else np.array(h.getSolution().row_dual, dtype=float)
+        return Run("optimal" if status == done.kOptimal else "feasible", values, objective, bound, seconds, clock, name, duals)
     bound = float(info.mip_dual_bound) if is_mip else -highspy.kHighsInf
     return Run("no_incumbent", empty, 0.0, bound, seconds, clock, name)
 

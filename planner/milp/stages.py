@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import highspy
 import numpy as np
@@ -63,6 +64,20 @@ class Arrays:
         return lp
 
 
+    def subproblem(self, columns: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], cost: Floats, *, whole: bool) -> highspy.HighsLp:
+        """Return the program over some columns and some rows that hold no other columns, with costs of its own."""
+        sub = self.matrix[rows][:, columns].tocsr()
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = len(columns), len(rows)
+        lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost[columns], self.model.lower[columns], self.model.upper[columns]
+        lp.row_lower_, lp.row_upper_ = self.row_lower[rows], self.row_upper[rows]
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = len(columns), len(rows)
+        lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = sub.indptr, sub.indices, sub.data
+        lp.integrality_ = [_KIND[int(b and whole)] for b in self.model.is_integer[columns]]
+        return lp
+
+
 def _month(family: str, index: tuple[object, ...]) -> int:
     if family in FLEET:
         return -1
@@ -77,7 +92,8 @@ def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> 
 
     (1) The linear relaxation bounds the cost and shows which pools matter. (2) With those alone: whole nodes and 0/1 choices, the rest relaxed,
     give a fleet; (3) each month is dispatched exactly on it; (4) whole replicas, rents and fleet are improved together on the pools used.
-    (5) The whole problem, started from that plan, raises the bound and may improve the plan.
+    (5) Month by month with whole nodes and replicas, nodes paid for at the relaxation's prices, the bound is raised (`month_bound`); where no
+    plan was found the whole problem is tried as one.
     """
     began = time.perf_counter()
     limit = 600.0 if time_limit_s is None else time_limit_s
@@ -106,7 +122,9 @@ def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> 
         if left(0.6) > 0.3:
             run = run_highs(a.part(columns, np.zeros(len(best)), model.is_integer), gap_frac=gap_frac, time_limit_s=left(0.6), start=best[columns])
             best, clock = _better(model, best, run, columns), run.stopped_by_clock
-    if (best is None or not _good(model, best, bound, gap_frac)) and left() > 0.3:
+    if best is not None and not _good(model, best, bound, gap_frac) and relaxed.status == "optimal" and model.variables.sets.d.months_count > 1:
+        bound, clock = max(bound, month_bound(a, relaxed.duals, gap_frac, left)), True
+    elif (best is None or not _good(model, best, bound, gap_frac)) and left() > 0.3:
         run = run_highs(to_lp(model), gap_frac=gap_frac, time_limit_s=left(), start=best)
         if run.status == "infeasible":
             return run
@@ -116,8 +134,44 @@ def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> 
     if best is None:
         return Run("no_incumbent", np.zeros(0), 0.0, bound, seconds, True, relaxed.solver_name)
     cost = float(best @ model.cost)
-    status = "optimal" if _good(model, best, bound, gap_frac) else "feasible"
+    status: Literal["optimal", "feasible"] = "optimal" if _good(model, best, bound, gap_frac) else "feasible"
     return Run(status, best, cost, bound, seconds, clock, relaxed.solver_name)
+
+
+def month_bound(a: Arrays, duals: Floats, gap_frac: float, left: Callable[[float], float]) -> float:
+    """Return a lower bound of the whole problem by Lagrangian relaxation: months part from the fleet, paying a price for each node held.
+
+    Every month gets its own copy N of the nodes held, N ≤ held, at the price π ≥ 0 that the relaxation's duals put on it; rows that tie
+    months (orders, budgets) stay with the fleet, and monthly budgets are dropped. Any π ≥ 0 gives a bound, and so does a month that is
+    stopped early, by its own bound.
+    """
+    model = a.model
+    months = model.variables.sets.d.months_count
+    held_month = np.array([index[1] if family == "held" else -1 for family, index in model.keys])
+    use = np.array([family == "use" for family, _ in model.keys])
+    pattern = a.matrix.copy()
+    pattern.data = np.ones_like(pattern.data)
+    size = np.asarray(pattern.sum(axis=1)).ravel()
+    blocks = [np.flatnonzero((a.month == m) | (held_month == m) | use) for m in range(months)]
+    rows_of = [np.flatnonzero((np.asarray(pattern[:, b].sum(axis=1)).ravel() == size) & (size > 0)) for b in blocks]
+    inside = np.unique(np.concatenate(rows_of))
+    price = np.zeros(len(model.keys))
+    is_held = held_month >= 0
+    price[is_held] = np.maximum(0.0, (a.matrix[inside].T @ duals[inside])[is_held])
+    fleet = np.flatnonzero(a.month < 0)
+    own_rows = np.flatnonzero((np.asarray(pattern[:, fleet].sum(axis=1)).ravel() == size) & (size > 0))
+    master = run_highs(a.subproblem(fleet, own_rows, model.cost - price, whole=False), gap_frac=0.0, time_limit_s=None)
+    if master.status != "optimal":
+        return -float("inf")
+    total = master.objective
+    for m, (columns, rows) in enumerate(zip(blocks, rows_of, strict=True)):
+        cost = np.where(is_held, price, np.where(use, 0.0, model.cost))
+        seconds = max(0.1, left(1.0) / (months - m))
+        run = run_highs(a.subproblem(columns, rows, cost, whole=True), gap_frac=gap_frac / 4, time_limit_s=seconds)
+        if run.status == "infeasible":
+            return -float("inf")
+        total += run.bound
+    return total
 
 
 def _good(model: Model, plan: Floats, bound: float, gap_frac: float) -> bool:
