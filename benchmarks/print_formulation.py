@@ -1,4 +1,7 @@
-"""Print `docs/formulation.md` from the docstrings of the constraints and cost lines: `python benchmarks/print_formulation.py > docs/formulation.md`."""
+"""Print `docs/formulation.md` from the docstrings of the constraints and cost lines.
+
+`python benchmarks/print_formulation.py > docs/formulation.md`
+"""
 
 from planner.milp.formulation import text
 

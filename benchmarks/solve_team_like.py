@@ -1,4 +1,6 @@
-"""Solve instances like a team's: build and solve seconds, proven gap. `python benchmarks/solve_team_like.py [--seconds S] [--gap F] [SEED…]`.
+"""Solve instances like a team's: build and solve seconds, proven gap.
+
+`python benchmarks/solve_team_like.py [--seconds S] [--gap F] [SEED…]`.
 
 Three workloads (private chat, coding assistant that may call an API, nightly batch) on H100, H200 and L40S nodes under every deal.
 Prices and speeds are of the size that markets show and drawn around it by the seed; they are no quotes and enter no plan.
@@ -62,14 +64,38 @@ def instance(seed: int, months: int = 36, slice_count: int = 8, workloads: int =
         gpu = node.split("_")[0]
         capex, rent = capex * rng.uniform(0.85, 1.15), rent * rng.uniform(0.8, 1.8)
         common = {"node": node, "gpu": gpu, "gpus_per_node_count": gpus}
-        pools.append(PoolData(f"own.{node}", "own", **common, site="rack", capex_usd_by_month=(capex,) * months,
-            residual_usd_by_month=tuple(max(0.0, capex * 0.7 * (1 - (months - m) / 60)) for m in range(months)), lead_months=2, life_months=60,
-            support_usd_per_node_month=capex * 0.04 / 12, ops_usd_per_node_month=150, idle_w=idle, full_w=full, nameplate_w=full * 1.25,
-            rack_units_count=8, pue=1.5, usd_per_kwh=0.2))  # fmt: skip
+        pools.append(
+            PoolData(
+                f"own.{node}",
+                "own",
+                **common,
+                site="rack",
+                capex_usd_by_month=(capex,) * months,
+                residual_usd_by_month=tuple(max(0.0, capex * 0.7 * (1 - (months - m) / 60)) for m in range(months)),
+                lead_months=2,
+                life_months=60,
+                support_usd_per_node_month=capex * 0.04 / 12,
+                ops_usd_per_node_month=150,
+                idle_w=idle,
+                full_w=full,
+                nameplate_w=full * 1.25,
+                rack_units_count=8,
+                pue=1.5,
+                usd_per_kwh=0.2,
+            )
+        )
         pools.append(PoolData(f"od.{node}", "on_demand", **common, usd_per_node_hour_by_month=(rent * gpus,) * months))
         for term, off in ((12, rng.uniform(0.28, 0.4)), (36, rng.uniform(0.42, 0.55))):
-            pools.append(PoolData(f"r{term}.{node}", "reserved", **common, usd_per_node_hour_by_month=(rent * gpus * (1 - off),) * months,
-                term_months=term, upfront_frac=0.0))  # fmt: skip
+            pools.append(
+                PoolData(
+                    f"r{term}.{node}",
+                    "reserved",
+                    **common,
+                    usd_per_node_hour_by_month=(rent * gpus * (1 - off),) * months,
+                    term_months=term,
+                    upfront_frac=0.0,
+                )
+            )
     base = {"chat": 1.0, "code": 0.7, "night": 1.6, "agents": 0.4, "extract": 0.3}
     for name in list(base)[:workloads]:
         kind = "batch" if name == "night" else "serving"
@@ -77,8 +103,16 @@ def instance(seed: int, months: int = 36, slice_count: int = 8, workloads: int =
         load = rng.uniform(0.5, 4.0) * mu
         mean, peak = rates(load, rng.uniform(0.02, 0.03), kind == "batch")
         rows = tuple(map(tuple, mean))
-        loads.append(WorkloadData(name, kind, rows, rows if kind == "batch" else tuple(map(tuple, peak)),
-            survive="replica" if name == "chat" else "none", deadline_hours=24.0 if kind == "batch" else None))  # fmt: skip
+        loads.append(
+            WorkloadData(
+                name,
+                kind,
+                rows,
+                rows if kind == "batch" else tuple(map(tuple, peak)),
+                survive="replica" if name == "chat" else "none",
+                deadline_hours=24.0 if kind == "batch" else None,
+            )
+        )
         for vi in range(variants):
             for p in pools:
                 if p.gpu == "l40s" and name == "code":
@@ -90,8 +124,19 @@ def instance(seed: int, months: int = 36, slice_count: int = 8, workloads: int =
     for i, usd in enumerate((0.4, 1.5)):
         who = {w.id: usd * rng.uniform(0.5, 2.0) * 2e-3 for w in loads if w.id != "chat"}
         apis.append(ApiData(f"api{i}", f"maker{i}", who, (1.0,) * months, dict.fromkeys(who, 2000.0), dict.fromkeys(who, 300.0)))
-    return ProblemData(months, 0.08, tuple(hours), tuple(of_hour), tuple(loads), tuple(sorted({k.variant for k in candidates})), tuple(pools),
-        tuple(candidates), tuple(apis), (SiteData("rack", 4000.0, 60_000.0, 84),), staff_usd_per_month=6000.0)  # fmt: skip
+    return ProblemData(
+        months,
+        0.08,
+        tuple(hours),
+        tuple(of_hour),
+        tuple(loads),
+        tuple(sorted({k.variant for k in candidates})),
+        tuple(pools),
+        tuple(candidates),
+        tuple(apis),
+        (SiteData("rack", 4000.0, 60_000.0, 84),),
+        staff_usd_per_month=6000.0,
+    )
 
 
 def main() -> None:
@@ -111,8 +156,10 @@ def main() -> None:
             print(f"seed {seed}: {x.reason_code} after {took:.1f} s: {x.reasons}")
             continue
         bought = {p: sum(n for (q, _), n in x.buy.items() if q == p) for p in sorted({q for q, _ in x.buy})}
-        print(f"seed {seed}: {len(d.candidates)} candidates, {x.column_count} columns, {x.row_count} rows, {took:.1f} s, {x.status}, "
-              f"cost {x.npv_cost_usd:,.0f}, bound {x.npv_bound_usd:,.0f}, gap {x.gap_frac:.4%}, buys {bought}, called {len(x.call)}")  # fmt: skip
+        print(
+            f"seed {seed}: {len(d.candidates)} candidates, {x.column_count} columns, {x.row_count} rows, {took:.1f} s, {x.status}, "
+            f"cost {x.npv_cost_usd:,.0f}, bound {x.npv_bound_usd:,.0f}, gap {x.gap_frac:.4%}, buys {bought}, called {len(x.call)}"
+        )
 
 
 if __name__ == "__main__":

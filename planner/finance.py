@@ -5,6 +5,7 @@ All money is real USD. A month has 730 hours (`units.HOURS_PER_MONTH`).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -164,7 +165,7 @@ def residual_frac(age_months: float, life_months: float, points: Sequence[tuple[
     >>> round(residual_frac(18, 60, [(0, 0.8), (36, 0.4)]), 9)
     0.6
     """
-    if not points or any(b[0] <= a[0] for a, b in zip(points, points[1:], strict=False)):
+    if not points or any(b[0] <= a[0] for a, b in itertools.pairwise(points)):
         raise ValueError("residual points must rise in age, and there must be at least one")
     if any(not 0 <= part <= 1 for _, part in points):
         raise ValueError("residual parts must lie in 0..1")
@@ -174,7 +175,7 @@ def residual_frac(age_months: float, life_months: float, points: Sequence[tuple[
     line.append((life_months, 0.0))
     if age_months <= line[0][0]:
         return line[0][1]
-    for (age0, part0), (age1, part1) in zip(line, line[1:], strict=False):
+    for (age0, part0), (age1, part1) in itertools.pairwise(line):
         if age_months <= age1:
             return part0 + (part1 - part0) * (age_months - age0) / (age1 - age0)
     return 0.0
@@ -198,9 +199,7 @@ def lognormal_through(mean_tok: float, p99_tok: float) -> tuple[float, float]:
     return math.log(mean_tok) - sigma**2 / 2, sigma
 
 
-def tier_fracs(
-    mean_tok: float, p99_tok: float | None, threshold_tok: float, max_context_tok: float | None = None
-) -> tuple[float, float]:
+def tier_fracs(mean_tok: float, p99_tok: float | None, threshold_tok: float, max_context_tok: float | None = None) -> tuple[float, float]:
     """Return (part of requests, part of prompt tokens) whose prompt is longer than a tier's threshold.
 
     Prompt lengths are lognormal through mean and p99, cut at the longest context; without a p99 every prompt has the mean length.

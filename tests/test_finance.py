@@ -42,9 +42,13 @@ def test_annualized_server() -> None:
 
 def bill(**kw: float | None) -> float:
     base: dict[str, float | None] = {
-        "prompt_mean_tok": 1000, "output_mean_tok": 100, "usd_per_mtok_input": 10, "usd_per_mtok_output": 50, "cached_frac": 0.2,
+        "prompt_mean_tok": 1000,
+        "output_mean_tok": 100,
+        "usd_per_mtok_input": 10,
+        "usd_per_mtok_output": 50,
+        "cached_frac": 0.2,
         "usd_per_mtok_cached_input": 1,
-    }  # fmt: skip
+    }
     return finance.api_usd_per_request(**(base | kw))  # type: ignore[arg-type]
 
 

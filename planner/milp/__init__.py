@@ -1,6 +1,7 @@
 """The integer program: what to buy, rent and call, at the least discounted cost, with a proven bound."""
 
-from planner.milp.dominance import Pruned, prune
+from planner.milp.dominance import Pruned
+from planner.milp.prune import prune
 from planner.milp.restrict import restrict
 from planner.milp.solve import solve
 from planner.milp.verify import SolutionRefused

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from planner.errors import Fault, InputError
 from planner.milp.problem import Sets
 from planner.schema.problem import PoolData, ProblemData
@@ -33,9 +35,12 @@ def _faults(d: ProblemData) -> list[tuple[str, str, str]]:
             if abs(d.slice_of_hour.count(t) / HOURS_PER_WEEK * HOURS_PER_MONTH - h) > 1e-6:
                 bad(f"hours_by_slice.{t}", "differs from its hours of the week", "a month's hours are the week's times 730/168")
     for what, ids in (
-        ("workload", [w.id for w in d.workloads]), ("pool", [p.id for p in d.pools]), ("candidate", [k.id for k in d.candidates]),
-        ("api", [a.id for a in d.apis]), ("site", [x.id for x in d.sites]),
-    ):  # fmt: skip
+        ("workload", [w.id for w in d.workloads]),
+        ("pool", [p.id for p in d.pools]),
+        ("candidate", [k.id for k in d.candidates]),
+        ("api", [a.id for a in d.apis]),
+        ("site", [x.id for x in d.sites]),
+    ):
         for i in sorted({i for i in ids if ids.count(i) > 1}):
             bad(f"{what}.{i}", "given twice", "give each its own id")
     for w in d.workloads:
@@ -55,8 +60,14 @@ def _faults(d: ProblemData) -> list[tuple[str, str, str]]:
     for k in d.candidates:
         if k.pool not in pools:
             bad(f"candidate.{k.id}.pool", f"no pool '{k.pool}'", "name a pool of the plan")
-        elif k.gpus_count < 1 or (k.nodes_per_replica_count > 1 and k.gpus_count != k.nodes_per_replica_count * pools[k.pool].gpus_per_node_count):
-            bad(f"candidate.{k.id}", f"{k.gpus_count} GPUs on {k.nodes_per_replica_count} nodes", "a replica over several nodes takes them whole")
+        elif k.gpus_count < 1 or (
+            k.nodes_per_replica_count > 1 and k.gpus_count != k.nodes_per_replica_count * pools[k.pool].gpus_per_node_count
+        ):
+            bad(
+                f"candidate.{k.id}",
+                f"{k.gpus_count} GPUs on {k.nodes_per_replica_count} nodes",
+                "a replica over several nodes takes them whole",
+            )
     for a in d.apis:
         if len(a.usd_factor_by_month) != months:
             bad(f"api.{a.id}.usd_factor_by_month", f"{len(a.usd_factor_by_month)} entries", f"give {months}")
@@ -68,11 +79,14 @@ def _pool_faults(d: ProblemData, p: PoolData) -> list[tuple[str, str, str]]:
     months = d.months_count
     sizes = sorted({k.gpus_count for k in d.candidates if k.pool == p.id and k.nodes_per_replica_count == 1})
     chain = [*sizes, p.gpus_per_node_count]
-    if any(b % a for a, b in zip(chain, chain[1:], strict=False)):
-        out.append((
-            f"pool.{p.id}", f"replica sizes {sizes} on nodes of {p.gpus_per_node_count} GPUs do not divide one another",
-            "keep sizes that form a divisor chain of the node (1, 2, 4, 8) or whole nodes: others would need packing patterns",
-        ))  # fmt: skip
+    if any(b % a for a, b in itertools.pairwise(chain)):
+        out.append(
+            (
+                f"pool.{p.id}",
+                f"replica sizes {sizes} on nodes of {p.gpus_per_node_count} GPUs do not divide one another",
+                "keep sizes that form a divisor chain of the node (1, 2, 4, 8) or whole nodes: others would need packing patterns",
+            )
+        )
     need = {
         "own": [("capex_usd_by_month", p.capex_usd_by_month)],
         "existing": [],

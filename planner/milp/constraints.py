@@ -69,9 +69,7 @@ def load_within_replicas(v: Variables, d: ProblemData) -> Rows:
 def _load(v: Variables, k: CandidateData, m: int, t: int, sign: float = 1.0) -> list[tuple[Any, float]]:
     """Replicas of k in use: the sum over tenants of share × peak / μ."""
     s = v.sets
-    return [
-        (v.share[w.id, k.id, m, t], sign * s.load_replicas(w, k, m, t)) for w in s.tenants_of[k.id] if (w.id, k.id, m, t) in v.share
-    ]
+    return [(v.share[w.id, k.id, m, t], sign * s.load_replicas(w, k, m, t)) for w in s.tenants_of[k.id] if (w.id, k.id, m, t) in v.share]
 
 
 def replicas_within_nodes(v: Variables, d: ProblemData) -> Rows:
@@ -83,9 +81,7 @@ def replicas_within_nodes(v: Variables, d: ProblemData) -> Rows:
     for p in s.pools:
         for m in s.months:
             for t in s.slices:
-                terms = [
-                    (v.replicas[k.id, m, t], s.nodes_of_replica(k)) for k in s.candidates_of_pool[p.id] if (k.id, m, t) in v.replicas
-                ]
+                terms = [(v.replicas[k.id, m, t], s.nodes_of_replica(k)) for k in s.candidates_of_pool[p.id] if (k.id, m, t) in v.replicas]
                 if terms:
                     yield Row(row_name("replicas_within_nodes", p.id, m, t), [*terms, (v.nodes_at(p, m, t), -1.0)], "<=", 0.0)
 
@@ -233,7 +229,9 @@ def survives(v: Variables, d: ProblemData) -> Rows:
         alone = all(len(s.tenants_of[k.id]) == 1 for k in mine)
         if w.survive == "none" or w.kind == "batch" or s.apis_of[w.id] or not alone or len(s.variants_of[w.id]) != 1:
             continue
-        lost_req_per_s = min(k.req_per_s_by_workload[w.id] * s.derate_frac(k) * (s.replicas_on_node(k) if w.survive == "node" else 1) for k in mine)
+        lost_req_per_s = min(
+            k.req_per_s_by_workload[w.id] * s.derate_frac(k) * (s.replicas_on_node(k) if w.survive == "node" else 1) for k in mine
+        )
         for m in s.months:
             for t in s.slices:
                 if s.is_served(w, m, t):
@@ -256,7 +254,7 @@ def _merged(terms: list[tuple[Any, float]]) -> list[tuple[Any, float]]:
 
 
 LIMITS: tuple[tuple[str, Callable[[Any, str], float], Callable[[Any], float | None]], ...] = (
-    ("req", lambda a, w: 1.0, lambda a: a.max_req_per_min),
+    ("req", lambda _a, _w: 1.0, lambda a: a.max_req_per_min),
     ("input_tok", lambda a, w: a.input_tok_per_request_by_workload[w], lambda a: a.max_input_tok_per_min),
     ("output_tok", lambda a, w: a.output_tok_per_request_by_workload[w], lambda a: a.max_output_tok_per_min),
 )
@@ -288,8 +286,8 @@ def _limit_rows(v: Variables, m: int, t: int, failed: tuple[str, str] | None = N
 
 
 def api_within_limits(v: Variables, d: ProblemData) -> Rows:
-    r"""Calls at the peak stay within the account's requests and tokens a minute; offers on one account share its limits, each using the part
-    of its own limit that it takes.
+    r"""Calls at the peak stay within the account's requests and tokens a minute; offers on one account share its limits, each using
+    the part of its own limit that it takes.
 
     .. math:: \sum_{a \in account} \sum_w \frac{60\, call_{w,a,m,t}\, peak_{w,m,t}\, tok_{w,a}}{limit_a} \le 1   [part of the limit]
     """
@@ -359,8 +357,8 @@ def batch_work(v: Variables, d: ProblemData) -> Rows:
 
 
 def batch_in_time(v: Variables, d: ProblemData) -> Rows:
-    r"""Batch work is done after it arrives and before it is due, hour by hour over a cyclic week: the backlog is never negative and never more
-    than what arrived within the deadline. Rows stand where a straight piece of either curve ends.
+    r"""Batch work is done after it arrives and before it is due, hour by hour over a cyclic week: the backlog is never negative and
+    never more than what arrived within the deadline. Rows stand where a straight piece of either curve ends.
 
     .. math:: 0 \le backlog_{w,m} + \sum_{i \le n} (arrived_i - work_{w,m,t(i)}) \le \sum_{i = n-D+1}^{n} arrived_i \quad \forall n, \qquad
        \sum_i work_{w,m,t(i)} = \sum_i arrived_i   [hours of mean arrivals]
@@ -452,7 +450,9 @@ def site_space(v: Variables, d: ProblemData) -> Rows:
     for site in s.sites:
         if site.rack_units_limit_count is not None:
             for m in s.months:
-                terms = [(v.held[p.id, m], float(p.rack_units_count)) for p in s.pools if p.site == site.id and p.kind in ("own", "existing")]
+                terms = [
+                    (v.held[p.id, m], float(p.rack_units_count)) for p in s.pools if p.site == site.id and p.kind in ("own", "existing")
+                ]
                 if terms:
                     yield Row(row_name("site_space", site.id, m), terms, "<=", float(site.rack_units_limit_count))
 
@@ -460,7 +460,8 @@ def site_space(v: Variables, d: ProblemData) -> Rows:
 def site_opened(v: Variables, d: ProblemData) -> Rows:
     r"""A site that holds a node is staffed; so it is where it serves any part of a load (the second row only tightens).
 
-    .. math:: held_{p,m} \le most_p\, open_{s,m}, \qquad \sum_{k \in s} share_{w,k,m,t} \le most_{w,m,t}\, open_{s,m}   [nodes, part of the rate]
+    .. math:: held_{p,m} \le most_p\, open_{s,m}, \qquad
+       \sum_{k \in s} share_{w,k,m,t} \le most_{w,m,t}\, open_{s,m}   [nodes, part of the rate]
     """
     s = v.sets
     for (site, m), is_open in v.open_site.items():
@@ -474,7 +475,8 @@ def site_opened(v: Variables, d: ProblemData) -> Rows:
 def self_host_staffed(v: Variables, d: ProblemData) -> Rows:
     r"""Serving is operated in every month in which any node is held (the second row only tightens).
 
-    .. math:: nodes_{p,m,t} \le most_p\, self\_host_m, \qquad \sum_k share_{w,k,m,t} \le most_{w,m,t}\, self\_host_m   [nodes, part of the rate]
+    .. math:: nodes_{p,m,t} \le most_p\, self\_host_m, \qquad
+       \sum_k share_{w,k,m,t} \le most_{w,m,t}\, self\_host_m   [nodes, part of the rate]
     """
     s = v.sets
     for m, staffed in v.self_host.items():
@@ -501,7 +503,24 @@ def _needs(v: Variables, m: int, name: str, switch: Any, pools: set[str]) -> Row
 
 
 CONSTRAINTS: tuple[Callable[[Variables, ProblemData], Rows], ...] = (
-    demand_met, load_within_replicas, replicas_within_nodes, nodes_held, starts_counted, min_replicas, one_variant, not_mixed,
-    survives, api_within_limits, firm_floor, provider_share, batch_work, batch_in_time, capex_within_budget, opex_within_budget,
-    site_power, site_space, site_opened, self_host_staffed,
-)  # fmt: skip
+    demand_met,
+    load_within_replicas,
+    replicas_within_nodes,
+    nodes_held,
+    starts_counted,
+    min_replicas,
+    one_variant,
+    not_mixed,
+    survives,
+    api_within_limits,
+    firm_floor,
+    provider_share,
+    batch_work,
+    batch_in_time,
+    capex_within_budget,
+    opex_within_budget,
+    site_power,
+    site_space,
+    site_opened,
+    self_host_staffed,
+)

@@ -109,8 +109,8 @@ def energy_kwh(v: Variables, d: ProblemData) -> Iterator[tuple[PoolData, int, fl
 def energy(v: Variables, d: ProblemData) -> Flows:
     r"""Electricity of owned nodes: idle draw, and utilisation times the rest, at the meter.
 
-    .. math:: \sum_{p,m,t} (1+d)^{-(m+1)}\, tariff_p\, PUE_p\, h_t \Big( idle_p\, held_{p,m} + (full_p - idle_p) \sum_{k,w} \frac{share_{w,k,m,t}\,
-       mean_{w,m,t}}{\mu_{w,k}} \frac{g_k}{G_p} \Big)   [USD]
+    .. math:: \sum_{p,m,t} (1+d)^{-(m+1)}\, tariff_p\, PUE_p\, h_t \Big( idle_p\, held_{p,m} + (full_p - idle_p) \sum_{k,w}
+       \frac{share_{w,k,m,t}\, mean_{w,m,t}}{\mu_{w,k}} \frac{g_k}{G_p} \Big)   [USD]
     """
     for p, m, kwh, x in energy_kwh(v, d):
         if p.usd_per_kwh:
@@ -263,9 +263,24 @@ def staff(v: Variables, d: ProblemData) -> Flows:
 CAPITAL = frozenset({"capex", "residual"})
 """Lines that no monthly budget counts."""
 COSTS: tuple[Callable[[Variables, ProblemData], Flows], ...] = (
-    capex, residual, support, hosting, energy, carbon, node_ops, site_ops, rent_on_demand, rent_reserved_upfront,
-    rent_reserved_monthly, commitment_tail, rent_spot, spot_fallback, cold_starts, api_tokens, staff,
-)  # fmt: skip
+    capex,
+    residual,
+    support,
+    hosting,
+    energy,
+    carbon,
+    node_ops,
+    site_ops,
+    rent_on_demand,
+    rent_reserved_upfront,
+    rent_reserved_monthly,
+    commitment_tail,
+    rent_spot,
+    spot_fallback,
+    cold_starts,
+    api_tokens,
+    staff,
+)
 
 
 def factors(d: ProblemData) -> list[float]:

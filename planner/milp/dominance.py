@@ -138,9 +138,12 @@ def _drop_pools(d: ProblemData, log: list[Pruned]) -> ProblemData:
         if limits_providers and a.provider and a.provider != b.provider:
             return None
         for r in _ratios(a, b):
-            if _no_dearer(d, a, b, r) and all(any(x.variant == k.variant and _stands_in(s, x, k, r) for x in s.candidates_of_pool[a.id])
-                                              for k in s.candidates_of_pool[b.id]):  # fmt: skip
-                return f"{r} node(s) for one: no dearer in any month, and every replica on it has a match that serves no less on no more of the node"
+            if _no_dearer(d, a, b, r) and all(
+                any(x.variant == k.variant and _stands_in(s, x, k, r) for x in s.candidates_of_pool[a.id])
+                for k in s.candidates_of_pool[b.id]
+            ):
+                told = "no dearer in any month, and every replica on it has a match that serves no less on no more of the node"
+                return f"{r} node(s) for one: {told}"
         return None
 
     kept = _sweep(used, beats, lambda p: p.id, log)
@@ -172,13 +175,22 @@ def _no_dearer(d: ProblemData, a: PoolData, b: PoolData, r: int) -> bool:
         if (a.site, a.lead_months, a.life_months) != (b.site, b.lead_months, b.life_months):
             return False
         worth = [0.0] * d.months_count
-        monthly = ("support_usd_per_node_month", "hosting_usd_per_node_month", "ops_usd_per_node_month", "idle_w", "nameplate_w", "rack_units_count")
+        monthly = (
+            "support_usd_per_node_month",
+            "hosting_usd_per_node_month",
+            "ops_usd_per_node_month",
+            "idle_w",
+            "nameplate_w",
+            "rack_units_count",
+        )
         return (
             all(_le(r * x, y) for x, y in zip(a.capex_usd_by_month, b.capex_usd_by_month, strict=True))
             and all(_le(y, r * x) for x, y in zip(a.residual_usd_by_month or worth, b.residual_usd_by_month or worth, strict=True))
             and all(_le(r * getattr(a, n), getattr(b, n)) for n in monthly)
-            and _le(a.pue, b.pue) and _le(a.usd_per_kwh, b.usd_per_kwh) and _le(a.carbon_g_per_kwh, b.carbon_g_per_kwh)
-        )  # fmt: skip
+            and _le(a.pue, b.pue)
+            and _le(a.usd_per_kwh, b.usd_per_kwh)
+            and _le(a.carbon_g_per_kwh, b.carbon_g_per_kwh)
+        )
     return False
 
 

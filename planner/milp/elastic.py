@@ -40,14 +40,15 @@ def promises(d: ProblemData) -> tuple[Promise, ...]:
         if site.rack_units_limit_count is not None:
             size = max(1.0, float(site.rack_units_limit_count))
             out.append(Promise(f"sites.{site.id}.rack_units_limit_count", (f"site_space__{site.id}__",), size, "count"))
-    for account in sorted({a.account for a in d.apis}):
-        out.append(Promise(f"quotas.{account}", (f"api_within_limits__{account}__",), 1.0, "frac"))
-    for w in sorted(d.workloads, key=lambda x: x.id):
-        if w.survive != "none":
-            out.append(Promise(f"workloads.{w.id}.availability", (), 1.0, "promise"))
-    for w in sorted(d.workloads, key=lambda x: x.id):
+    out.extend(
+        Promise(f"quotas.{account}", (f"api_within_limits__{account}__",), 1.0, "frac") for account in sorted({x.account for x in d.apis})
+    )
+    workloads = sorted(d.workloads, key=lambda x: x.id)
+    out.extend(Promise(f"workloads.{w.id}.availability", (), 1.0, "promise") for w in workloads if w.survive != "none")
+    for w in workloads:
         row = "batch_work" if w.kind == "batch" else "demand_met"
-        out.append(Promise(f"workloads.{w.id}.load", (f"{row}__{w.id}__",), 1.0, "frac"))
+        load = Promise(f"workloads.{w.id}.load", (f"{row}__{w.id}__",), 1.0, "frac")
+        out.append(load)
     return tuple(out)
 
 
@@ -68,8 +69,12 @@ def explain(d: ProblemData) -> NoSolution:
     soft = tuple(p for p in known if p.rows)
     excess, months = relaxed(model, soft)
     joint = tuple((p.name, excess[p.name] * p.size, p.unit) for p in soft if excess.get(p.name, 0.0) > 1e-6)
-    told = tuple("together with others: " + _told(p, excess[p.name] * p.size, months[p.name]) for p in soft if excess.get(p.name, 0.0) > 1e-6)
-    return NoSolution("infeasible", told or ("no promise that may give way makes a plan exist: minimum replicas, deadlines or shares conflict",), joint)
+    told = tuple(
+        "together with others: " + _told(p, excess[p.name] * p.size, months[p.name]) for p in soft if excess.get(p.name, 0.0) > 1e-6
+    )
+    return NoSolution(
+        "infeasible", told or ("no promise that may give way makes a plan exist: minimum replicas, deadlines or shares conflict",), joint
+    )
 
 
 def _told(p: Promise, amount: float, months: tuple[int, ...]) -> str:
@@ -146,5 +151,3 @@ def _with_columns(model: Model, extra: list[tuple[list[tuple[int, float]], float
     lp.a_matrix_.index_ = np.array(index, dtype=np.int32)
     lp.a_matrix_.value_ = np.array(value, dtype=float)
     return run_highs(lp, gap_frac=GAP_FRAC, time_limit_s=SECONDS_EACH)
-
-

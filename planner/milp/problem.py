@@ -248,9 +248,7 @@ class Sets:
 
     @cached_property
     def _max_nodes(self) -> Mapping[str, int]:
-        return {
-            p.id: max((self._max_nodes_cell[p.id, m, t] for m in self.months for t in self.slices), default=0) for p in self.pools
-        }
+        return {p.id: max((self._max_nodes_cell[p.id, m, t] for m in self.months for t in self.slices), default=0) for p in self.pools}
 
     def max_nodes(self, p: PoolData) -> int:
         """Upper bound of nodes at hand at any time."""
@@ -335,9 +333,22 @@ class Variables:
 
 
 FAMILIES = (
-    "buy", "held", "nodes", "rise", "replicas", "share", "call", "backlog", "work", "must_survive", "absorb", "use", "hosted",
-    "open_site", "self_host",
-)  # fmt: skip
+    "buy",
+    "held",
+    "nodes",
+    "rise",
+    "replicas",
+    "share",
+    "call",
+    "backlog",
+    "work",
+    "must_survive",
+    "absorb",
+    "use",
+    "hosted",
+    "open_site",
+    "self_host",
+)
 
 
 def make_variables(d: ProblemData, make: Make, sets: Sets | None = None) -> Variables:

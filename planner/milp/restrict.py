@@ -13,9 +13,7 @@ def restrict(problem: ProblemData, pool_kinds: frozenset[str], api: bool, *, lea
     All own is `{"own", "existing"}` without API; where nodes take time to arrive and nothing else serves meanwhile it has no plan:
     `lead_months_zero` gives the steady state instead, nodes serving from the month they are ordered in (to be labelled as such).
     """
-    pools = tuple(
-        replace(p, lead_months=0) if lead_months_zero and p.kind == "own" else p for p in problem.pools if p.kind in pool_kinds
-    )
+    pools = tuple(replace(p, lead_months=0) if lead_months_zero and p.kind == "own" else p for p in problem.pools if p.kind in pool_kinds)
     kept = {p.id for p in pools}
     candidates = tuple(k for k in problem.candidates if k.pool in kept)
     variants = {k.variant for k in candidates}

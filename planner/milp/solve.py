@@ -122,11 +122,15 @@ def read_solution(d: ProblemData, model: Model, v: Variables, run: Run, gap_frac
         share=share,
         call={key: x for key, x in v.call.items() if x > 0},
         use=dict(sorted(use.items())),
-        open_sites={(site, m): True for site in sorted({x.id for x in s.sites}) for m in s.months
-                    if any(site_of.get(p) == site and n == m for p, n, _ in nodes)},
+        open_sites={
+            (site, m): True
+            for site in sorted({x.id for x in s.sites})
+            for m in s.months
+            if any(site_of.get(p) == site and n == m for p, n, _ in nodes)
+        },
         self_host={m: m in held_months for m in s.months},
         cost_npv_usd=npv,
         cost_usd_by_month=cash,
         row_count=len(model.row_names),
         column_count=len(model.columns),
-    )  # fmt: skip
+    )

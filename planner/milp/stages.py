@@ -1,4 +1,4 @@
-"""Large problems in stages: a fleet from the relaxation with whole nodes, exact dispatch month by month, then whole replicas on what was used.
+"""Large problems in stages: fleets from the relaxation, exact dispatch on each, then whole replicas on what was used.
 
 Every bound is one of the whole problem: the relaxation drops integrality and nothing else. Every plan is a plan of the whole problem: the
 later stages only fix or leave out unknowns. So the gap between the two is proven, however the plan was found.
@@ -63,7 +63,6 @@ class Arrays:
         lp.integrality_ = [_KIND[int(b)] for b in is_integer[columns]]
         return lp
 
-
     def subproblem(self, columns: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], cost: Floats, *, whole: bool) -> highspy.HighsLp:
         """Return the program over some columns and some rows that hold no other columns, with costs of its own."""
         sub = self.matrix[rows][:, columns].tocsr()
@@ -90,10 +89,11 @@ def _month(family: str, index: tuple[object, ...]) -> int:
 def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> Run:
     """Return the best plan and the best bound that the stages reach within the time.
 
-    (1) The linear relaxation bounds the cost and shows which pools matter. (2) With those alone: whole nodes and 0/1 choices, the rest relaxed,
-    give a fleet; (3) each month is dispatched exactly on it; (4) whole replicas, rents and fleet are improved together on the pools used.
-    (5) Month by month with whole nodes and replicas, nodes paid for at the relaxation's prices, the bound is raised (`month_bound`); where no
-    plan was found the whole problem is tried as one.
+    (1) The linear relaxation bounds the cost and shows which pools matter. (2) With those alone: whole nodes and 0/1 choices, the rest
+    relaxed, give a fleet, and so does the relaxation rounded; (3) each timeslice is dispatched whole on each; (4) whole
+    replicas, rents and fleet are improved together on the pools used.
+    (5) Month by month with whole nodes and replicas, nodes paid for at the relaxation's prices, the bound is raised (`month_bound`);
+    where no plan was found the whole problem is tried as one.
     """
     began = time.perf_counter()
     limit = 600.0 if time_limit_s is None else time_limit_s
@@ -120,9 +120,16 @@ def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> 
     if best is not None and not _good(model, best, bound, gap_frac):
         columns = np.union1d(on_pools_used(model, best), np.flatnonzero(best))
         if left(0.6) > 0.3:
-            run = run_highs(a.part(columns, np.zeros(len(best)), model.is_integer), gap_frac=gap_frac, time_limit_s=left(0.6), start=best[columns])
+            run = run_highs(
+                a.part(columns, np.zeros(len(best)), model.is_integer), gap_frac=gap_frac, time_limit_s=left(0.6), start=best[columns]
+            )
             best, clock = _better(model, best, run, columns), run.stopped_by_clock
-    if best is not None and not _good(model, best, bound, gap_frac) and relaxed.status == "optimal" and model.variables.sets.d.months_count > 1:
+    if (
+        best is not None
+        and not _good(model, best, bound, gap_frac)
+        and relaxed.status == "optimal"
+        and model.variables.sets.d.months_count > 1
+    ):
         bound, clock = max(bound, month_bound(a, relaxed.duals, gap_frac, left)), True
     elif (best is None or not _good(model, best, bound, gap_frac)) and left() > 0.3:
         run = run_highs(to_lp(model), gap_frac=gap_frac, time_limit_s=left(), start=best)
@@ -262,7 +269,11 @@ def rounded_fleet(model: Model, values: Floats, up: float) -> Floats:
         lead, lasts = (p.lead_months, p.life_months) if p.kind == "own" else (0, p.term_months)
         for m in s.months:
             j = at["held", (p.id, m)]
-            held = np.floor(values[j] + 1e-6) if p.kind == "existing" else sum(n for b, n in bought.items() if b + lead <= m < b + lead + lasts)
+            held = (
+                np.floor(values[j] + 1e-6)
+                if p.kind == "existing"
+                else sum(n for b, n in bought.items() if b + lead <= m < b + lead + lasts)
+            )
             out[j] = held
             if held and p.kind != "reserved":
                 site_months.add((p.site, m))

@@ -41,7 +41,11 @@ def _violations(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
 
 
 def _whole(x: Solution) -> Iterator[tuple[str, float]]:
-    whole = [*(("buy", *i) for i in x.buy.items()), *(("nodes", *i) for i in x.nodes.items()), *(("replicas", *i) for i in x.replicas.items())]
+    whole = [
+        *(("buy", *i) for i in x.buy.items()),
+        *(("nodes", *i) for i in x.nodes.items()),
+        *(("replicas", *i) for i in x.replicas.items()),
+    ]
     for name, at, n in whole:
         if n < 0 or n != int(n):
             yield f"{name}{at} is {n}", 1.0
@@ -246,10 +250,8 @@ def _survival(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
             if q != w.id or part <= TOLERANCE:
                 continue
             k = next(c for c in d.candidates if c.id == kid)
-            if w.survive == "replica" or k.nodes_per_replica_count > 1:
-                lost = 1
-            else:
-                lost = pool[k.pool].gpus_per_node_count // k.gpus_count
+            falls_alone = w.survive == "replica" or k.nodes_per_replica_count > 1
+            lost = 1 if falls_alone else pool[k.pool].gpus_per_node_count // k.gpus_count
             left = lost - (x.replicas.get((kid, m, t), 0) - load.get((kid, m, t), 0.0))
             for j in d.candidates:
                 if j.variant != k.variant or j.id == kid or (w.survive == "node" and j.pool == k.pool):

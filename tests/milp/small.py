@@ -16,9 +16,27 @@ def hours(of_hour: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def own(pid: str = "own", months: int = 1, **kw: Any) -> PoolData:
-    base = PoolData(pid, "own", "n", "g", 2, site="s", capex_usd_by_month=(1000.0,) * months, residual_usd_by_month=(400.0,) * months,
-                    life_months=60, support_usd_per_node_month=10.0, hosting_usd_per_node_month=20.0, ops_usd_per_node_month=5.0, idle_w=200.0,
-                    full_w=1000.0, nameplate_w=1200.0, rack_units_count=2, pue=1.5, usd_per_kwh=0.2, carbon_g_per_kwh=230.0)  # fmt: skip
+    base = PoolData(
+        pid,
+        "own",
+        "n",
+        "g",
+        2,
+        site="s",
+        capex_usd_by_month=(1000.0,) * months,
+        residual_usd_by_month=(400.0,) * months,
+        life_months=60,
+        support_usd_per_node_month=10.0,
+        hosting_usd_per_node_month=20.0,
+        ops_usd_per_node_month=5.0,
+        idle_w=200.0,
+        full_w=1000.0,
+        nameplate_w=1200.0,
+        rack_units_count=2,
+        pue=1.5,
+        usd_per_kwh=0.2,
+        carbon_g_per_kwh=230.0,
+    )
     return replace(base, **kw)
 
 
@@ -38,8 +56,15 @@ def batch(wid: str, rate: tuple[float, ...], months: int = 1, **kw: Any) -> Work
     return replace(WorkloadData(wid, "batch", (rate,) * months, (rate,) * months, deadline_hours=24.0), **kw)
 
 
-def problem(pools: tuple[PoolData, ...], candidates: tuple[CandidateData, ...], workloads: tuple[WorkloadData, ...], apis: tuple[ApiData, ...] = (),
-            months: int = 1, of_hour: tuple[int, ...] = DAY_NIGHT, **kw: Any) -> ProblemData:  # fmt: skip
+def problem(
+    pools: tuple[PoolData, ...],
+    candidates: tuple[CandidateData, ...],
+    workloads: tuple[WorkloadData, ...],
+    apis: tuple[ApiData, ...] = (),
+    months: int = 1,
+    of_hour: tuple[int, ...] = DAY_NIGHT,
+    **kw: Any,
+) -> ProblemData:
     variants = tuple(sorted({k.variant for k in candidates}))
     base = ProblemData(months, 0.08, hours(of_hour), of_hour, workloads, variants, pools, candidates, apis, (SiteData("s", 0.0, None),))
     return replace(base, **kw)
@@ -50,16 +75,36 @@ def golden_problem() -> ProblemData:
     months = 2
     pools = (
         own("own", months, life_months=1),
-        replace(rent("spot", months), kind="spot", availability_frac=0.9, fallback_usd_per_node_hour_by_month=(4.0,) * months, cold_start_hours=0.2),
+        replace(
+            rent("spot", months),
+            kind="spot",
+            availability_frac=0.9,
+            fallback_usd_per_node_hour_by_month=(4.0,) * months,
+            cold_start_hours=0.2,
+        ),
     )
     candidates = (
-        candidate("own", {"chat": 1.0, "night": 2.0}, "fp8"), candidate("own", {"chat": 0.9}, "int4"), candidate("spot", {"night": 2.0}, "fp8"),
-    )  # fmt: skip
-    chat = serving("chat", (1.0, 0.5), (1.5, 0.6), months, survive="replica", min_replicas_count=2, is_mix_allowed=True, max_provider_share_frac=0.6)
+        candidate("own", {"chat": 1.0, "night": 2.0}, "fp8"),
+        candidate("own", {"chat": 0.9}, "int4"),
+        candidate("spot", {"night": 2.0}, "fp8"),
+    )
+    chat = serving(
+        "chat", (1.0, 0.5), (1.5, 0.6), months, survive="replica", min_replicas_count=2, is_mix_allowed=True, max_provider_share_frac=0.6
+    )
     calm = serving("code", (0.5, 0.2), None, months, is_mix_allowed=False)
     night = batch("night", (0.3, 0.6), months, is_interruptible=True, firm_floor_frac=0.25)
     who = {"chat": 0.001, "code": 0.002}
     offer = ApiData("offer", "maker", who, (1.0,) * months, dict.fromkeys(who, 500.0), dict.fromkeys(who, 100.0), max_req_per_min=60.0)
     more = (*candidates, candidate("own", {"code": 1.0}, "coder"))
-    return problem(pools, more, (chat, calm, night), (offer,), months, capex_budget_usd=12000.0, opex_budget_usd_per_month=4000.0,
-        sites=(SiteData("s", 50.0, 6000.0, 10),), staff_usd_per_month=100.0, carbon_usd_per_t=10.0)  # fmt: skip
+    return problem(
+        pools,
+        more,
+        (chat, calm, night),
+        (offer,),
+        months,
+        capex_budget_usd=12000.0,
+        opex_budget_usd_per_month=4000.0,
+        sites=(SiteData("s", 50.0, 6000.0, 10),),
+        staff_usd_per_month=100.0,
+        carbon_usd_per_t=10.0,
+    )

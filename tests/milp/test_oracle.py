@@ -41,13 +41,26 @@ def problems(draw: st.DrawFn) -> ProblemData:
         price = draw(st.floats(0.5, 4.0))
         p = PoolData(kind, kind, "n", "g", gpus)  # type: ignore[arg-type]
         if kind in ("own", "existing"):
-            p = replace(p, site="s", support_usd_per_node_month=draw(st.floats(0, 200)), idle_w=300.0, full_w=900.0, nameplate_w=1000.0, pue=1.4,
-                        usd_per_kwh=draw(st.sampled_from([0.0, 0.3])), carbon_g_per_kwh=200.0)  # fmt: skip
+            p = replace(
+                p,
+                site="s",
+                support_usd_per_node_month=draw(st.floats(0, 200)),
+                idle_w=300.0,
+                full_w=900.0,
+                nameplate_w=1000.0,
+                pue=1.4,
+                usd_per_kwh=draw(st.sampled_from([0.0, 0.3])),
+                carbon_g_per_kwh=200.0,
+            )
         if kind == "own":
             capex = draw(st.floats(200, 3000))
-            p = replace(p, capex_usd_by_month=tuple(capex * trend**m for m in range(months)),
-                        residual_usd_by_month=tuple(0.5 * capex * trend**m for m in range(months)), life_months=draw(st.sampled_from([1, 60])),
-                        lead_months=draw(st.sampled_from([0, 1])))  # fmt: skip
+            p = replace(
+                p,
+                capex_usd_by_month=tuple(capex * trend**m for m in range(months)),
+                residual_usd_by_month=tuple(0.5 * capex * trend**m for m in range(months)),
+                life_months=draw(st.sampled_from([1, 60])),
+                lead_months=draw(st.sampled_from([0, 1])),
+            )
         elif kind == "existing":
             p = replace(p, existing_count=draw(st.integers(1, 2)), retires_month=draw(st.sampled_from([None, 1])))
         else:
@@ -61,12 +74,29 @@ def problems(draw: st.DrawFn) -> ProblemData:
         candidates.append(CandidateData(f"k.{kind}", "v", kind, 1, 1, {"w": draw(st.floats(0.6, 2.5))}))
     usd = draw(st.floats(1e-4, 2e-3))
     limit = draw(st.sampled_from([None, 40.0]))
-    apis = (ApiData("a", "acc", {"w": usd}, tuple(trend**m for m in range(months)), {"w": 1.0}, {"w": 1.0}, max_req_per_min=limit),) if api else ()
+    apis = (
+        (ApiData("a", "acc", {"w": usd}, tuple(trend**m for m in range(months)), {"w": 1.0}, {"w": 1.0}, max_req_per_min=limit),)
+        if api
+        else ()
+    )
     w = WorkloadData("w", "serving", mean, peak, is_interruptible=True, firm_floor_frac=draw(st.sampled_from([0.0, 0.5])))
     sites = (SiteData("s", draw(st.sampled_from([0.0, 150.0])), draw(st.sampled_from([None, 2000.0]))),)
-    return ProblemData(months, 0.08, HOURS, WEEK, (w,), ("v",), tuple(pools), tuple(candidates), apis, sites,
-        staff_usd_per_month=draw(st.sampled_from([0.0, 200.0])), capex_budget_usd=draw(st.sampled_from([None, 2500.0])),
-        opex_budget_usd_per_month=draw(st.sampled_from([None, 2500.0])), carbon_usd_per_t=draw(st.sampled_from([0.0, 80.0])))  # fmt: skip
+    return ProblemData(
+        months,
+        0.08,
+        HOURS,
+        WEEK,
+        (w,),
+        ("v",),
+        tuple(pools),
+        tuple(candidates),
+        apis,
+        sites,
+        staff_usd_per_month=draw(st.sampled_from([0.0, 200.0])),
+        capex_budget_usd=draw(st.sampled_from([None, 2500.0])),
+        opex_budget_usd_per_month=draw(st.sampled_from([None, 2500.0])),
+        carbon_usd_per_t=draw(st.sampled_from([0.0, 80.0])),
+    )
 
 
 def enumerated_usd(d: ProblemData) -> float:
@@ -99,7 +129,9 @@ def enumerated_usd(d: ProblemData) -> float:
             firm, loose = [], []
             for pid, n in [*held, *((p.id, n) for p, n in zip(rented, counts, strict=True))]:
                 p = pool[pid]
-                kwh = (p.full_w - p.idle_w) / 1000 * p.pue / (p.gpus_per_node_count * mu[pid]) * w.mean_req_per_s[m][t] * d.hours_by_slice[t]
+                kwh = (
+                    (p.full_w - p.idle_w) / 1000 * p.pue / (p.gpus_per_node_count * mu[pid]) * w.mean_req_per_s[m][t] * d.hours_by_slice[t]
+                )
                 unit = kwh * (p.usd_per_kwh + p.carbon_g_per_kwh / 1e6 * d.carbon_usd_per_t) if p.kind in ("own", "existing") else 0.0
                 room = n * capacity(p) / w.peak_req_per_s[m][t]
                 (loose if p.kind == "spot" else firm).append((unit, room))
@@ -122,7 +154,9 @@ def enumerated_usd(d: ProblemData) -> float:
         for p in d.pools:
             if p.kind == "existing":
                 gone = [0 if p.retires_month is not None and m >= p.retires_month else p.existing_count for m in range(h)]
-                options.append([x for x in itertools.product(*[range(g + 1) for g in gone]) if all(b <= a for a, b in itertools.pairwise(x))])
+                options.append(
+                    [x for x in itertools.product(*[range(g + 1) for g in gone]) if all(b <= a for a, b in itertools.pairwise(x))]
+                )
             elif p.kind in ("own", "reserved"):
                 options.append(list(itertools.product(range(most(p) + 1), repeat=h)))
             else:
@@ -198,9 +232,17 @@ def test_enumeration_agrees(d: ProblemData) -> None:
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(problems(), st.floats(1.0, 2.0))
 def test_dearer_prices_never_lower_the_cost(d: ProblemData, factor: float) -> None:
-    dearer = replace(d, pools=tuple(
-        replace(p, usd_per_node_hour_by_month=tuple(x * factor for x in p.usd_per_node_hour_by_month),
-                capex_usd_by_month=tuple(x * factor for x in p.capex_usd_by_month)) for p in d.pools))  # fmt: skip
+    dearer = replace(
+        d,
+        pools=tuple(
+            replace(
+                p,
+                usd_per_node_hour_by_month=tuple(x * factor for x in p.usd_per_node_hour_by_month),
+                capex_usd_by_month=tuple(x * factor for x in p.capex_usd_by_month),
+            )
+            for p in d.pools
+        ),
+    )
     before, after = cost(d), cost(dearer)
     assert math.isinf(after) or after >= before * (1 - 1e-7) - 1e-3
 
