@@ -11,6 +11,7 @@ from planner.formatting import count, gb, number, plural
 from planner.physics import memory
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
+from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.hardware import Gpu, Node
 from planner.sizing import Placement, Question, kv_needs_fp4, place
 from planner.units import BYTES_PER_GB
@@ -109,7 +110,7 @@ def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:
             f"{in_gb[1]} in FP16 and about {in_gb[2]} in Q4: the format decides",
         ))
     bits = dict(q.weights.bits_per_weight)
-    body_bits = bits.get("mlp", bits.get("experts", memory.DEFAULT_BITS_PER_WEIGHT))
+    body_bits = bits.get("mlp", bits.get("experts", DEFAULT_BITS_PER_WEIGHT))
     if body_bits < 4:
         note = f" ({q.weights.quality_note})" if q.weights.quality_note else ""
         found.append(SizeWarning(

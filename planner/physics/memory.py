@@ -14,14 +14,13 @@ from typing import Literal
 from planner.errors import Fault, InputError
 from planner.formatting import gb
 from planner.physics.parallelism import end_stage_frac, kv_heads_per_gpu, llm_valid_tp, stage_frac
+from planner.physics.work import DEFAULT_BITS_PER_WEIGHT, bits_by_component
 from planner.schema.engine import BatchDefault, EngineProfile
 from planner.schema.hardware import Gpu
 from planner.schema.llm import AttentionGroup, KvFormat, Llm, MlpGroup, WeightFormat
 from planner.units import BYTES_PER_GB, BYTES_PER_GIB, BYTES_PER_MIB
 
 Term = Literal["weights", "kv_cache", "activations", "overhead"]
-DEFAULT_BITS_PER_WEIGHT = 16.0
-"""A component that a format does not name stays in 16 bit."""
 REPLICATED = ("router", "norm")
 """Components that every tensor-parallel rank keeps whole."""
 
@@ -237,11 +236,8 @@ def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, flo
     A component that the format does not name stays in 16 bit; routed experts are stored as the MLP where they have no
     entry of their own; an embedding that is the output head too (tied) takes the wider of both.
     """
-    bits: dict[str, float] = dict(weights.bits_per_weight.items())
-    bits.setdefault("experts", bits.get("mlp", DEFAULT_BITS_PER_WEIGHT))
+    bits = bits_by_component(llm, weights.bits_per_weight)
     p = llm.params
-    if p.head_count == 0 and "head" in bits:
-        bits["embedding"] = max(bits.get("embedding", DEFAULT_BITS_PER_WEIGHT), bits["head"])
     counts = {
         "embedding": p.embedding_count, "head": p.head_count, "attention": p.attention_count, "mlp": p.mlp_count,
         "experts": p.experts_count, "router": p.router_count, "norm": p.norm_count, "other": p.other_count,

@@ -394,8 +394,9 @@ def latency_at(step: StepModel, mix: RequestMix, rate_req_per_s: float, kv_room_
 def latency_at_concurrency(step: StepModel, mix: RequestMix, concurrency: float, kv_room_tok: float, max_sequences: int) -> Latency:
     """Return what `concurrency` clients see that each send their next request when the last one has ended (closed loop).
 
-    All are either in prefill or in decode: N = λ·(lone prompt + O·t). Clients beyond the slots wait in a queue, which
-    is added to TTFT. Users × per-user rate is the total by construction.
+    All are either in prefill or in decode: N = λ·(prompt + O·t). A prompt rides on decode steps only as far as others decode,
+    prompts take no more than all of the prefill budget, and N clients never get less than one alone. Clients
+    beyond the slots wait in a queue, which is added to TTFT. Users × per-user rate is the total by construction.
     """
     slots = batch_limit(mix, kv_room_tok, max_sequences)
     load = _load(step, mix, max(slots, 1.0))
@@ -405,29 +406,39 @@ def latency_at_concurrency(step: StepModel, mix: RequestMix, concurrency: float,
     out = mix.output_mean_tok
     overhead = step.efficiency.request_overhead_s
     wave = WAVE_FRAC / (1.0 + (mix.output_sigma / 0.2) ** 2)
+    others_count = max(inside - 1.0, 0.0)
+    others_frac = others_count / inside
+    company_frac = min(others_count, 1.0)
+    cached_tok = mix.prompt_mean_tok - load.fresh_tok
+    spread_s = load.busy_s - step.prefill_busy_s(load.fresh_tok, cached_tok)    # attention is convex: the mean prompt is no mean time
+    alone_s = step.prefill_s(load.fresh_tok, cached_tok) + spread_s
 
     def at(batch: float) -> tuple[float, float, float, float]:
+        """Return (rate, prompt with its overhead, wait before it, share of the prefill budget in use)."""
         d = step.decode_step_s(max(batch, 1.0), load.context_tok)
-        alone = step.prefill_s(load.fresh_tok, mix.prompt_mean_tok - load.fresh_tok)
-        prompt = max(alone, load.busy_s + max(load.chunks, 1.0) * d) if batch > 1.0 else alone
-        rate = batch / (out * d + batch * load.busy_s * (1.0 if inside > 1.0 else 0.0))
-        others = max(inside - 1.0, 0.0) / inside
-        rho = min(rate * (load.busy_s + load.chunks * d) * others, 0.95)
-        queue = min(prompt * rho / (1.0 - rho) * (1.0 + load.busy_cv2) / 2.0, prompt * inside / 2.0)
-        queue = max(queue, wave * (inside - 1.0) * load.busy_s)
-        return rate, overhead + prompt + queue, d, overhead + prompt
+        rate = batch / (out * d + batch * load.busy_s * company_frac)
+        riding_s = load.busy_s + max(load.chunks, 1.0) * d
+        prompt = alone_s + max(riding_s - alone_s, 0.0) * min(batch, 1.0) * company_frac
+        service = prompt * (load.busy_s + load.chunks * d) / riding_s
+        rho = min(rate * service * others_frac, 0.95)
+        queue = min(prompt * rho / (1.0 - rho) * (1.0 + load.busy_cv2) / 2.0, service * others_count / 2.0)
+        queue = max(queue, wave * others_count * load.busy_s)
+        return rate, overhead + prompt, queue, rate * service
 
     low, high = 1e-6, inside
     for _ in range(40):
         mid = (low + high) / 2.0
-        rate, ttft, _, _ = at(mid)
-        if mid + rate * ttft < inside:
+        rate, prompt, queue, used = at(mid)
+        if mid + rate * (prompt + queue) < inside and used < 1.0:
             low = mid
         else:
             high = mid
     batch = (low + high) / 2.0
-    rate, ttft, _, prompt = at(batch)
+    rate, prompt, _, _ = at(batch)
+    one_by_one = min(inside, 1.0) / (overhead + alone_s + out * step.decode_step_s(1.0, load.context_tok))
+    rate = max(rate, one_by_one)
     t = batch / (rate * out)
+    ttft = max(inside / rate - out * t, prompt)
     queued = max(concurrency - inside, 0.0) / rate
     ttft99 = queued + ttft + Z99 * math.sqrt(load.busy_cv2 * load.busy_s**2 + max(ttft - prompt, 0.0) ** 2)
     prompts = math.sqrt(max(rate * out * t, 0.0) * (1.0 + load.busy_cv2)) * load.busy_s / out if inside > 1.0 else 0.0

@@ -81,15 +81,33 @@ class Work:
         return total
 
 
+DEFAULT_BITS_PER_WEIGHT = 16.0
+"""A component that a format does not name keeps 16 bit."""
+
+
+def bits_by_component(llm: Llm, bits_per_weight: Mapping[Any, float]) -> dict[str, float]:
+    """Return the bits a weight of every component that the format names or implies.
+
+    Routed experts are stored as the MLP where they have no entry of their own. An embedding that is the output head too (tied)
+    takes the wider of both: GGUF files keep such a matrix at the head's type (Q6_K in a Q4_K_M file).
+    """
+    bits: dict[str, float] = dict(bits_per_weight.items())
+    bits.setdefault("experts", bits.get("mlp", DEFAULT_BITS_PER_WEIGHT))
+    if llm.params.head_count == 0 and "head" in bits:
+        bits["embedding"] = max(bits.get("embedding", DEFAULT_BITS_PER_WEIGHT), bits["head"])
+    return bits
+
+
 def work_of(llm: Llm, bits_per_weight: Mapping[Any, float], kv_bytes_per_value: float) -> Work:
     """Return what steps of `llm` read and multiply, weights at `bits_per_weight` by component, KV at its format.
 
     `bits_per_weight` is that of a `WeightFormat` (keys `attention`, `mlp`, …; a component that is not named keeps 16 bit).
     """
     p = llm.params
+    bits = bits_by_component(llm, bits_per_weight)
 
     def stored(count: int, component: str) -> float:
-        return count * bits_per_weight.get(component, 16.0) / 8.0
+        return count * bits.get(component, DEFAULT_BITS_PER_WEIGHT) / 8.0
 
     head = stored(p.head_count, "head") if p.head_count else stored(p.embedding_count, "embedding")
     moe = [g for g in llm.mlp if g.kind == "moe"]

@@ -10,6 +10,7 @@ from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
 from planner.physics import memory
 from planner.physics.memory import DoesNotFit, Fits
+from planner.physics.work import work_of
 from planner.units import BYTES_PER_GIB, BYTES_PER_MIB
 
 GIB = BYTES_PER_GIB
@@ -230,3 +231,16 @@ def test_a_split_the_model_does_not_allow_is_refused(tp: int, pp: int, word: str
     c = catalog()
     with pytest.raises(InputError, match=word):
         memory.fit_footprint(shape("deepseek_v3", "fp8"), c.gpu("h200_sxm_141gb"), tp, pp, 4096, 1)
+
+
+def test_a_tied_head_is_stored_and_read_at_the_heads_type() -> None:
+    """llama.cpp keeps a tied token embedding at the output head's Q6_K (6.5625 bits), not at the embedding's Q4_K (4.5)."""
+    c = catalog()
+    tied, untied, form = c.llm("llama_3.2_1b"), c.llm("llama_3.1_8b"), c.weight_format("q4_k_m")
+    assert tied.params.head_count == 0 and untied.params.head_count > 0 and form.is_gguf
+    matrix_bytes = tied.params.embedding_count * 6.5625 / 8
+    assert memory.weights_bytes_by_component(tied, form)["embedding"] == pytest.approx(matrix_bytes)
+    assert memory.weights_bytes_by_component(untied, form)["embedding"] == pytest.approx(untied.params.embedding_count * 4.5 / 8)
+    by_head = [work_of(tied, {**form.bits_per_weight, "head": bits}, 2.0).every_step_bytes for bits in (6.5625, 16.0)]
+    assert by_head[0] - matrix_bytes == pytest.approx(by_head[1] - tied.params.embedding_count * 2)
+    assert memory.weights_bytes_by_component(tied, c.weight_format("fp8"))["embedding"] == tied.params.embedding_count * 2

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.physics.links import Link
@@ -83,12 +83,26 @@ def test_stricter_targets_and_burstier_arrivals_never_raise_the_rate(
 
 @settings(max_examples=40, deadline=None)
 @given(mixes, bandwidths, st.integers(1, 128))
+@example(RequestMix(8000, 24000, 10, 20, 0.0), 5.98e12, 1)
+@example(RequestMix(8000, 38000, 10, 20, 0.0), 5.04e12, 1)
+@example(RequestMix(8000, 12000, 10, 20, 0.0), 1.3e12, 2)
 def test_more_sessions_never_lower_the_total_and_users_times_rate_is_the_total(mix: RequestMix, bandwidth: float, users: int) -> None:
     fixed = replace(mix, arrival_cv=1.0)
     step = step_at(bandwidth)
     few, many = (latency_at_concurrency(step, fixed, n, 1e12, 1024) for n in (users, users + users // 2 + 1))
     assert many.req_per_s >= few.req_per_s * (1 - 1e-3)
     assert users / few.e2e_p50_s == pytest.approx(few.req_per_s, rel=0.02)
+
+
+@pytest.mark.parametrize("prompt_tok", [4000, 8000, 32000])
+def test_prompts_of_a_closed_loop_take_no_more_than_the_whole_prefill_budget(prompt_tok: float) -> None:
+    """A mean prompt takes its arithmetic and its chunks' decode steps: with every client waiting for that, one a `service`."""
+    mix = RequestMix(prompt_tok, prompt_tok, 50, 50)
+    for count in (2, 16, 256):
+        seen = latency_at_concurrency(S8, mix, count, 1e12, 1024)
+        service_s = S8.prefill_busy_s(prompt_tok) + prompt_tok / S8.bubble_chunk_tok * S8.decode_step_s(seen.batch, seen.context_tok)
+        assert seen.req_per_s * service_s <= 1.0 + 1e-6
+    assert seen.req_per_s * service_s > 0.98
 
 
 @settings(max_examples=40, deadline=None)
