@@ -98,3 +98,35 @@ def test_the_engine_decides_the_latent(run: Run) -> None:
     assert as_json(run, *base, "--weights", "bf16")[1]["kv_bytes_per_tok"] == 31_104
     expanded = as_json(run, *base, "--weights", "q4_k_m")[1]
     assert expanded["kv_bytes_per_tok"] == 276_480 and expanded["kv_bytes"] == 8_640 * 2**20
+
+
+def verdicts(data: dict[str, Any]) -> dict[tuple[str, int], bool]:
+    return {(p["gpu"], p["gpu_count"]): p["fits"] for p in data["placements"]}
+
+
+def test_the_lesson_as_the_command_is_typed(run: Run) -> None:
+    """B2 without rule values: 2 x 80 x 8 x 128 x 2 B = 327,680 B a token, x 8,192 x 32 = 85.9 GB, more than twice the weights."""
+    code, data = as_json(run, *LESSON, "--kv-cache", "fp16")
+    assert code == 0 and data["engine"] == "llama_cpp" and data["concurrency"] == 32 and data["context_tok"] == 8192
+    assert data["kv_bytes_per_tok"] == 327_680 and data["kv_bytes"] == 85_899_345_920
+    assert data["dominant_term"] == "kv_cache" and data["kv_bytes"] > 2 * data["weights_bytes"]
+    fits = verdicts(data)
+    assert (fits["h100_sxm_80gb", 1], fits["h100_sxm_80gb", 2], fits["b200_sxm_180gb", 1]) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    ("more", "kv_bytes_per_tok"), [(["--engine", "vllm", "--kv-cache", "fp8"], 163_840), (["--kv-cache", "q8_0"], 174_080)]
+)
+def test_eight_bits_help_at_16_sessions_and_not_at_32(run: Run, more: list[str], kv_bytes_per_tok: int) -> None:
+    """B3 and B4 without rule values: Q8_0 is 34 bytes for 32 values, so 174,080 B a token where FP8 takes 163,840."""
+    _, many = as_json(run, *LESSON, *more)
+    assert many["kv_bytes_per_tok"] == kv_bytes_per_tok and many["kv_bytes"] == kv_bytes_per_tok * 8192 * 32
+    assert verdicts(many)["h100_sxm_80gb", 1] is False and verdicts(many)["h100_sxm_80gb", 2] is True
+    for fewer in (["--concurrency", "16"], ["--context", "4096"]):
+        assert verdicts(as_json(run, *LESSON, *more, *fewer)[1])["h100_sxm_80gb", 1] is True
+
+
+def test_llama_cpp_says_that_it_has_no_fp8_cache_and_what_it_has(run: Run) -> None:
+    code, out, err = run(*LESSON, "--kv-cache", "fp8")
+    assert code == 2 and out == "" and len(err.strip().splitlines()) == 1
+    assert "llama_cpp does not run 'fp8'" in err and "q8_0" in err and "--engine vllm" in err
