@@ -56,7 +56,8 @@ def why_not(row: ApiRow, workload: Planned, catalog: Catalog) -> tuple[str, str]
         return "region", f"{stated}; the data must stay in {' or '.join(privacy.regions)}"
     missing = [name for name in privacy.require if name not in row.attributes]
     if missing:
-        return "attribute", f"no sourced statement of {' and '.join(m.replace('_', ' ') for m in missing)}: what is not stated counts as not met"
+        unknown = " and ".join(m.replace("_", " ") for m in missing)
+        return "attribute", f"no sourced statement of {unknown}: what is not stated counts as not met"
     if row.max_context_tok is not None and row.max_context_tok < context_of(workload):
         return "limit", f"takes at most {row.max_context_tok:,} tokens, {context_of(workload):,} are asked for"
     targets = targets_of(workload)
@@ -110,7 +111,8 @@ def offers(
             if reason is not None:
                 ledger.exclude(name, label, *reason)
             elif row.id not in fresh:
-                ledger.exclude(name, label, "stale", f"the price is of {row.retrieved_on}, older than {file.plan.max_price_age_days.api} days")
+                why = f"the price is of {row.retrieved_on}, older than {file.plan.max_price_age_days.api} days"
+                ledger.exclude(name, label, "stale", why)
             else:
                 who[name] = workload
         if not who:

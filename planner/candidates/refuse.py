@@ -12,21 +12,26 @@ Place = tuple[str | int, ...]
 def not_planned_yet(file: WorkloadFile) -> Iterator[tuple[Place, str, str]]:
     """Yield (place, what, cure) for every key that is valid and that this version would otherwise have to ignore."""
     if file.plan.carbon.cap_t_per_year is not None:
-        yield ("plan", "carbon", "cap_t_per_year"), "a cap on emissions is not planned yet", "set a price, carbon.usd_per_t, or remove the cap"
+        cure = "set a price, carbon.usd_per_t, or remove the cap"
+        yield ("plan", "carbon", "cap_t_per_year"), "a cap on emissions is not planned yet", cure
     for name in file.providers:
-        yield ("providers", name, "quotas"), "provider quotas are not planned yet", "remove them; limits of an API offer belong in its price row"
+        cure = "remove them; limits of an API offer belong in its price row"
+        yield ("providers", name, "quotas"), "provider quotas are not planned yet", cure
     for name, workload in file.workloads.items():
         here: Place = ("workloads", name)
         if isinstance(workload, Finetune):
             yield (*here, "kind"), "fine-tuning runs are checked but not planned yet", "plan it apart, or remove the workload"
             continue
         if workload.tenants:
-            yield (*here, "tenants"), "tenants of one workload are not planned yet", "write each as a workload of its own: equal models share replicas"
+            cure = "write each as a workload of its own: equal models share replicas"
+            yield (*here, "tenants"), "tenants of one workload are not planned yet", cure
         if workload.max_provider_share_frac < 1:
             yield (*here, "max_provider_share_frac"), "a largest share for one provider is not planned yet", "remove it"
         if isinstance(workload, Serving) and not workload.load.kv_during_think:
-            yield (*here, "load", "kv_during_think"), "dropping KV while users think is not planned yet", "remove it: KV then stays reserved"
+            cure = "remove it: KV then stays reserved"
+            yield (*here, "load", "kv_during_think"), "dropping KV while users think is not planned yet", cure
         if isinstance(workload, Serving) and workload.availability.survive != "none" and workload.availability.interruptible:
-            yield (*here, "availability"), "interruptible work cannot also promise to survive a loss", "set survive: none, or interruptible: false"
+            cure = "set survive: none, or interruptible: false"
+            yield (*here, "availability"), "interruptible work cannot also promise to survive a loss", cure
         if isinstance(workload, Batch) and workload.availability.survive != "none":
             yield (*here, "availability", "survive"), "batch work waits where a replica is lost", "remove it: the deadline is the promise"

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 SCHEMAS: dict[str, tuple[str, str, str]] = {
     "workload": ("planner.schema.workload", "WorkloadSpec", "The workload file of planner: what to serve, where it may run, and by when"),
-    "plan": ("planner.schema.plan", "Plan", "The plan file of planner: what to buy, rent and call, what it costs, and every figure's source"),
+    "plan": ("planner.schema.plan", "Plan", "The plan file of planner: what to buy, rent and call, its costs, and every figure's source"),
 }
 """Name for `planner schema --for` → module, model and title."""
 

@@ -35,8 +35,8 @@ class Gpu(Sourced):
     gpu_memory_share_frac: Frac | None = None
     """Unified memory only: the part that the GPU may use."""
     memory_bandwidth_gb_per_s: Positive
-    dense_tflop_per_s: dict[Dtype, Positive] = {}
-    matmul_measured_tflop_per_s: dict[Dtype, Positive] = {}
+    dense_tflop_per_s: dict[Dtype, Positive] = Field(default_factory=dict)
+    matmul_measured_tflop_per_s: dict[Dtype, Positive] = Field(default_factory=dict)
     """Best measured matrix product, where somebody measured one: the honest ceiling of prefill."""
     fast_link_gb_per_s: Positive | None = None
     """Bidirectional bandwidth of NVLink, Infinity Fabric, ICI… per GPU; absent where there is none."""

@@ -179,7 +179,7 @@ class Solution:
     replicas: Mapping[tuple[str, int, int], int]
     """(k, m, t)"""
     share: Mapping[tuple[str, str, int, int], float]
-    """(w, k, m, t) → part of the workload's rate of that timeslice served by k. Batch: work rate over its mean arrival rate of the month."""
+    """(w, k, m, t) → part of the workload's rate of that timeslice served by k. Batch: work over its mean arrival rate of the month."""
     call: Mapping[tuple[str, str, int, int], float]
     """(w, a, m, t) → the same for an API offer."""
     use: Mapping[str, str]
