@@ -154,7 +154,7 @@ def requests_over_week(name: str, title: str, alt_text: str, series: Mapping[str
         .encode(
             x=alt.X("hour:Q", axis=alt.Axis(**_WEEK_AXIS), scale=alt.Scale(domain=[0, 168], nice=False)),
             x2="end:Q",
-            y=alt.Y("low:Q", title="requests a second, highest hour", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5)),
+            y=alt.Y("low:Q", title="requests a second, highest hour", scale=alt.Scale(domainMin=0, nice=True), axis=alt.Axis(tickCount=5)),
             y2="high:Q",
             color=alt.Color("supply:N", scale=_colours([_short(s) for s in series]), legend=alt.Legend(columns=2, labelLimit=300)),
             description=alt.Description("label:N"),
@@ -171,7 +171,7 @@ def _filled(values: list[dict[str, Any]], x: Any, scale: Any) -> Any:
         .encode(
             x=x,
             x2="end:Q",
-            y=alt.Y("gpus:Q", title="GPUs", scale=alt.Scale(domainMin=0), axis=alt.Axis(tickCount=5, format="d")),
+            y=alt.Y("gpus:Q", title="GPUs", scale=alt.Scale(domainMin=0, nice=True), axis=alt.Axis(tickCount=5, format="d")),
             y2="zero:Q",
             color=alt.Color("what:N", scale=scale),
             description=alt.Description("label:N"),

@@ -164,13 +164,17 @@ def _ledger(plan: Plan, names: Names) -> Table:
 def _by_workload(plan: Plan) -> Table:
     rows = []
     for w in plan.workloads:
-        volume = f"{f.big_count(w.requests_per_month_first)} → {f.big_count(w.requests_per_month_last)}"
+        volume = Cell(
+            f.big_count(w.requests_per_month_first),
+            w.requests_per_month_first,
+            sub=f"{f.big_count(w.requests_per_month_last)} in the last month",
+        )
         share = w.npv_usd / plan.npv_cost_usd if plan.npv_cost_usd > 0 else None
         rows.append(
             Row(
                 (
                     Cell(f.name_of(w.id), sub=w.llm_name),
-                    Cell(volume, w.requests_per_month_first),
+                    volume,
                     Cell(f.money(w.npv_usd), w.npv_usd),
                     Cell(f.percent(share), share),
                     Cell(f.price(w.usd_per_mtok), w.usd_per_mtok),
@@ -180,7 +184,7 @@ def _by_workload(plan: Plan) -> Table:
         )
     columns = (
         Column("Workload", weight=1.5),
-        Column("Requests a month, first → last", "number"),
+        Column("Requests in the first month", "number"),
         Column("Net present cost", "number"),
         Column("Share", "number"),
         Column("Per million tokens", "number"),
