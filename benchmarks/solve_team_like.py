@@ -13,7 +13,7 @@ import math
 import random
 import time
 
-from planner.milp.solve import solve
+from planner.milp import prune, solve
 from planner.schema.problem import ApiData, CandidateData, PoolData, ProblemData, SiteData, Solution, WorkloadData
 
 NODES = {  # GPUs, capex, on-demand $/GPU-hour, idle W, full W
@@ -150,14 +150,16 @@ def main() -> None:
     for seed in a.seeds or [1, 2, 3]:
         d = instance(seed, workloads=a.workloads, variants=a.variants)
         began = time.perf_counter()
-        x = solve(d, gap_frac=a.gap, time_limit_s=a.seconds)
+        small, _ = prune(d)
+        x = solve(small, gap_frac=a.gap, time_limit_s=a.seconds)
         took = time.perf_counter() - began
         if not isinstance(x, Solution):
             print(f"seed {seed}: {x.reason_code} after {took:.1f} s: {x.reasons}")
             continue
         bought = {p: sum(n for (q, _), n in x.buy.items() if q == p) for p in sorted({q for q, _ in x.buy})}
         print(
-            f"seed {seed}: {len(d.candidates)} candidates, {x.column_count} columns, {x.row_count} rows, {took:.1f} s, {x.status}, "
+            f"seed {seed}: {len(d.candidates)} candidates ({len(small.candidates)} after pruning), "
+            f"{x.column_count} columns, {x.row_count} rows, {took:.1f} s, {x.status}, "
             f"cost {x.npv_cost_usd:,.0f}, bound {x.npv_bound_usd:,.0f}, gap {x.gap_frac:.4%}, buys {bought}, called {len(x.call)}"
         )
 

@@ -15,7 +15,8 @@ HEAD = """# The integer program
 Printed from the docstrings of `planner/milp` by `benchmarks/print_formulation.py`; a test holds that it is current.
 
 Indices: workload w, variant v, candidate k (a replica shape of a variant on a pool), pool p, API offer a, site s, month m = 0..H−1,
-timeslice t with h_t hours (730 a month). d is the monthly discount rate. Whole: buy, held, nodes, replicas; 0/1: use, hosted, open, self_host,
+timeslice t with h_t hours (730 a month). d is the monthly discount rate. Whole: buy, held, nodes, replicas;
+0/1: use, hosted, open, self_host,
 must_survive; parts: share, call, absorb, work, backlog, rise. Every variable has a finite upper bound that no optimal plan needs to pass.
 
 The objective is the sum of the cost lines. Capex, upfront parts and starts of commitments are discounted at (1+d)^−m, running costs of

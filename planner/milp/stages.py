@@ -110,10 +110,12 @@ def run_stages(model: Model, *, gap_frac: float, time_limit_s: float | None) -> 
         return relaxed
     bound, best, clock = relaxed.bound, None, False
     used = on_pools_used(model, relaxed.values)
-    plans = [_fleet_then_dispatch(a, used, gap_frac, left)]
-    for up in (0.0, 0.4, -0.4):
+    plans: list[Floats | None] = []
+    for up in (0.4, 0.0, -0.4):
         if left(0.5) > 0.5 or all(p is None for p in plans):
             plans.append(dispatch(a, used, rounded_fleet(model, relaxed.values, up), left))
+    if left(0.5) > 1.0 or all(p is None for p in plans):
+        plans.append(_fleet_then_dispatch(a, used, gap_frac, left))
     found = [p for p in plans if p is not None]
     if found:
         best = min(found, key=lambda p: float(p @ model.cost))
@@ -198,7 +200,7 @@ def _fleet_then_dispatch(a: Arrays, columns: npt.NDArray[np.int64], gap_frac: fl
     """Return a plan on some columns: nodes and choices whole and the rest relaxed, then every month exactly; None where that fails."""
     model = a.model
     whole = np.array([family in WHOLE_FIRST for family, _ in model.keys]) & model.is_integer
-    fleet = run_highs(a.part(columns, np.zeros(len(model.keys)), whole), gap_frac=5 * gap_frac, time_limit_s=max(0.5, left(0.25)))
+    fleet = run_highs(a.part(columns, np.zeros(len(model.keys)), whole), gap_frac=5 * gap_frac, time_limit_s=max(0.5, left(0.4)))
     if fleet.status not in ("optimal", "feasible"):
         return None
     values = np.zeros(len(model.keys))
