@@ -13,6 +13,7 @@ from planner.formatting import gb, gib
 from planner.physics import memory
 from planner.physics.memory import DoesNotFit, Fits, Footprint, MemoryTerms
 from planner.physics.parallelism import layouts
+from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu
 from planner.schema.llm import KvFormat, Llm, WeightFormat
@@ -162,7 +163,7 @@ def weight_alternatives(catalog: Catalog, question: Question) -> list[tuple[str,
     have = q.footprint.weights_bytes
     found = []
     for form in catalog.weight_formats.values():
-        bits = form.bits_per_weight.get("mlp", memory.DEFAULT_BITS_PER_WEIGHT)
+        bits = form.bits_per_weight.get("mlp", DEFAULT_BITS_PER_WEIGHT)
         if q.engine.engine in form.runs_on and form.is_gguf == q.weights.is_gguf and bits >= 4:
             fp = memory.footprint(q.llm, form, q.kv, q.engine)
             if fp.weights_bytes < 0.95 * have:
