@@ -167,7 +167,7 @@ def _by_workload(plan: Plan) -> Table:
         volume = Cell(
             f.big_count(w.requests_per_month_first),
             w.requests_per_month_first,
-            sub=f"{f.big_count(w.requests_per_month_last)} in the last month",
+            sub=f"{f.big_count(w.requests_per_month_last)} in the last",
         )
         share = w.npv_usd / plan.npv_cost_usd if plan.npv_cost_usd > 0 else None
         rows.append(
