@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from planner.candidates.asks import Planned, Variant, ask_of, session_req_per_s, tokens_of, variants
+from planner.candidates.asks import Planned, Variant, ask_of, tokens_of, variants
 from planner.candidates.check import check_file
 from planner.candidates.offers import Offer, offers
 from planner.candidates.supply import Ledger, Pool, owned_pools, rented_pools, served, sites_data
@@ -48,6 +48,8 @@ class Prepared:
     offers: Mapping[str, Offer]
     variants: Mapping[str, Variant]
     ledger: Ledger
+    allow_stale: bool
+    timeslice_count: int
 
 
 def prepare(
@@ -85,7 +87,8 @@ def prepare(
     )
     return Prepared(
         file, catalog, snapshot, as_of, problem, load, planned, {p.data.id: p for p in found_pools},
-        {c.data.id: c for c in found}, {o.data.id: o for o in found_offers}, {v.id: v for v in found_variants}, ledger,
+        {c.data.id: c for c in found}, {o.data.id: o for o in found_offers}, {v.id: v for v in found_variants},
+        ledger, allow_stale, timeslice_count,
     )
 
 
@@ -186,5 +189,3 @@ def _shape(
     shape = options[0] if len(options) == 1 else best_shape(options, asks)[0]
     return shape, {name: assess(shape, ask) for name, ask in zip(variant.workloads, asks, strict=True)}
 
-
-__all__ = ["Candidate", "Prepared", "prepare", "session_req_per_s"]

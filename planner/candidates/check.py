@@ -33,16 +33,27 @@ def _document(file: WorkloadFile) -> Document | None:
 
 def _unknown(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot) -> Iterator[tuple[Place, str, str]]:
     for name, site in file.sites.items():
-        yield from _one(("sites", name, "region"), site.region, catalog.regions, "regions", "add it to hardware/regions.yaml of your own folder")
+        yield from _one(
+            ("sites", name, "region"), site.region, catalog.regions, "regions", "add it to hardware/regions.yaml of your own folder"
+        )
     for index, entry in enumerate(file.owned):
         yield from _one(("owned", index, "node"), entry.node, catalog.nodes, "hardware/nodes")
     for node in file.nodes:
         yield from _one(("nodes", node), node, catalog.nodes, "hardware/nodes")
+    supply = file.plan.supply
+    priced = {row.node for row in snapshot.own.values()}
+    for index, node in enumerate(supply.buy or ()):
+        yield from _one(
+            ("plan", "supply", "buy", index), node, priced, f"the purchase prices of {snapshot.day}", "add its price to your own folder"
+        )
+    providers = {row.provider for row in snapshot.rent.values()}
+    for index, provider in enumerate(supply.providers or ()):
+        yield from _one(("plan", "supply", "providers", index), provider, providers, f"the rents of {snapshot.day}")
     for name, workload in file.workloads.items():
         here: Place = ("workloads", name)
         for index, region in enumerate(workload.privacy.regions or ()):
             yield from _one((*here, "privacy", "regions", index), region, catalog.regions, "regions")
-        if "." not in workload.llm or workload.llm in catalog.model_files or not Path(workload.llm).suffix == ".json":
+        if "." not in workload.llm or workload.llm in catalog.model_files or Path(workload.llm).suffix != ".json":
             yield from _one((*here, "llm"), workload.llm, catalog.model_files, "workloads/models", "or give the path of a config.json")
         if isinstance(workload, Finetune):
             continue

@@ -165,7 +165,8 @@ def owned_pools(
     if any("own" in w.privacy.allow for w in served(file).values()):
         for row in judged(snapshot.own.values(), "own", as_of, plan.max_price_age_days.buy, allow_stale, ledger):
             assert isinstance(row, OwnRow)
-            by_node.setdefault(row.node, []).append(row)
+            if plan.supply.buy is None or row.node in plan.supply.buy:
+                by_node.setdefault(row.node, []).append(row)
     pools: list[Pool] = []
     for site_id, site in sorted(file.sites.items()):
         for node_id, rows in sorted(by_node.items()):
@@ -197,7 +198,8 @@ def owned_pools(
         left = life_months(file, node) - age
         if left <= 0:
             for name in workloads:
-                ledger.exclude(name, f"{node.name} already at {_words(entry.site)}", "limit", f"past its life of {life_months(file, node)} months")
+                label = f"{node.name} already at {_words(entry.site)}"
+                ledger.exclude(name, label, "limit", f"past its life of {life_months(file, node)} months")
             continue
         if workloads:
             price = next((float(own_price(rows).usd_per_node) for n, rows in by_node.items() if n == entry.node), 0.0)
@@ -224,8 +226,10 @@ def rented_pools(
     groups: dict[tuple[str, str, tuple[str, ...]], list[RentRow]] = {}
     for row in rows:
         assert isinstance(row, RentRow)
-        node = catalog.nodes[row.node]
-        if row.term == "spot" and not interruptible:
+        node, choice = catalog.nodes[row.node], plan.supply
+        if (row.term == "spot" and not interruptible) or (choice.deals is not None and row.term not in choice.deals):
+            continue
+        if choice.providers is not None and row.provider not in choice.providers:
             continue
         workloads = admits(ledger, catalog, file, "rent", row.region, f"{node.name} from {provider_name(row.provider)}{_at(row.region)}")
         if row.term == "spot":
@@ -246,7 +250,8 @@ def rented_pools(
         if others:
             label = f"{others} other {term.replace('_', ' ')} offer{'s' if others > 1 else ''} of {node.name}"
             for name in workloads:
-                ledger.exclude(name, label, "dominated", f"the same machine at no lower price than {provider_name(row.provider)}{_at(row.region)}")
+                better = f"{provider_name(row.provider)}{_at(row.region)}"
+                ledger.exclude(name, label, "dominated", f"the same machine at no lower price than {better}")
         prices = trend(float(row.usd_per_node_hour), plan.price_trend_frac_per_year.rent, months)
         fields: dict[str, object] = {"cold_start_hours": cold if term in ("on_demand", "spot") else 0.0}
         used: list[PriceRow] = [row]
@@ -257,7 +262,9 @@ def rented_pools(
             used.append(fallback)
             fields |= {
                 "availability_frac": row.availability_frac,
-                "fallback_usd_per_node_hour_by_month": trend(float(fallback.usd_per_node_hour), plan.price_trend_frac_per_year.rent, months),
+                "fallback_usd_per_node_hour_by_month": trend(
+                    float(fallback.usd_per_node_hour), plan.price_trend_frac_per_year.rent, months
+                ),
             }
         data = PoolData(
             id=row.id, kind="reserved" if term in TERM_MONTHS else term, node=node_id, gpu=row.gpu,  # type: ignore[arg-type]
@@ -265,7 +272,8 @@ def rented_pools(
             usd_per_node_hour_by_month=prices, **fields,  # type: ignore[arg-type]
         )
         deal = {"on_demand": "on demand", "spot": "spot", "reserved_1y": "reserved 1 year", "reserved_3y": "reserved 3 years"}[term]
-        pools.append(Pool(data, node, workloads, f"{node.name}, {deal}, {provider_name(row.provider)}{_at(row.region)}", row.region, tuple(used)))
+        label = f"{node.name}, {deal}, {provider_name(row.provider)}{_at(row.region)}"
+        pools.append(Pool(data, node, workloads, label, row.region, tuple(used)))
     return pools
 
 
@@ -273,7 +281,8 @@ def sites_data(file: WorkloadFile) -> tuple[SiteData, ...]:
     """Return the sites' fixed costs and limits."""
     return tuple(
         SiteData(
-            name, site.ops.usd_per_month_fixed, None if site.power_limit_kw is None else site.power_limit_kw * W_PER_KW, site.rack_units_count
+            name, site.ops.usd_per_month_fixed,
+            None if site.power_limit_kw is None else site.power_limit_kw * W_PER_KW, site.rack_units_count,
         )
         for name, site in sorted(file.sites.items())
     )

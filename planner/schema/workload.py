@@ -92,6 +92,7 @@ StartMonth = Annotated[int, Field(ge=0, le=MAX_HORIZON_MONTHS - 1), _N]
 Ids = Annotated[tuple[Id, ...], Field(min_length=1, max_length=50), BeforeValidator(_aslist)]
 PathText = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 WayToServe = Literal["own", "rent", "api"]
+Deal = Literal["on_demand", "spot", "reserved_1y", "reserved_3y"]
 HourNumbers = Annotated[
     tuple[Annotated[float, bounded(ge=0, le=1e12), _N], ...], Field(min_length=HOURS_PER_WEEK, max_length=HOURS_PER_WEEK)
 ]
@@ -221,6 +222,17 @@ class Defaults(Frozen):
     availability: Availability | None = None
 
 
+class SupplyChoice(Frozen):
+    """What the team is willing to contract: each list left out means everything that has a price."""
+
+    buy: Ids | None = None
+    """Nodes that may be bought, ids of hardware/nodes."""
+    providers: Ids | None = None
+    """Providers that nodes may be rented from."""
+    deals: Annotated[tuple[Deal, ...], Field(min_length=1, max_length=4), BeforeValidator(_aslist)] | None = None
+    """Ways to rent: on_demand, spot, reserved_1y, reserved_3y."""
+
+
 class PlanSettings(Frozen):
     """What the plan covers and by which rules money is counted."""
 
@@ -236,6 +248,7 @@ class PlanSettings(Frozen):
     """Day of the decision, against which the age of prices is judged; today if left out."""
     max_price_age_days: MaxPriceAge = MaxPriceAge()
     budgets: Budgets = Budgets()
+    supply: SupplyChoice = SupplyChoice()
     price_trend_frac_per_year: PriceTrend = PriceTrend()
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] = "UTC"
     """Zone of the weekly profiles and of time-of-day prices, for example Europe/Madrid."""
