@@ -86,6 +86,36 @@ def replicas_within_nodes(v: Variables, d: ProblemData) -> Rows:
                     yield Row(row_name("replicas_within_nodes", p.id, m, t), [*terms, (v.nodes_at(p, m, t), -1.0)], "<=", 0.0)
 
 
+def supply_at_hand(v: Variables, d: ProblemData) -> Rows:
+    r"""A part of a load needs a whole replica and a whole node to be served at all (these rows only tighten the relaxation).
+
+    .. math:: share_{w,k,m,t} \le most_{w,m,t}\, replicas_{k,m,t}, \qquad \sum_{k \in p} share_{w,k,m,t} \le \min(most_{w,m,t}, most_{w,p,m,t})\,
+       nodes_{p,m,t}, \qquad \sum_k \min(1, \mu_{w,k} / peak_{w,m,t})\, replicas_{k,m,t} + \sum_a call_{w,a,m,t} \ge 1   [part of the rate]
+    """
+    s = v.sets
+    for w in s.workloads:
+        for m in s.months:
+            for t in s.slices:
+                if not s.is_served(w, m, t):
+                    continue
+                most = s.max_share(w, m, t)
+                mine = [k for k in s.candidates_of[w.id] if (w.id, k.id, m, t) in v.share]
+                for k in mine:
+                    if s.load_replicas(w, k, m, t) * most < 1:
+                        terms = [(v.share[w.id, k.id, m, t], 1.0), (v.replicas[k.id, m, t], -most)]
+                        yield Row(row_name("supply_at_hand", "replica", w.id, k.id, m, t), terms, "<=", 0.0)
+                for p in s.pools:
+                    here = [k for k in s.candidates_of_pool[p.id] if (w.id, k.id, m, t) in v.share]
+                    if here:
+                        node = max(1.0 / (s.nodes_of_replica(k) * s.load_replicas(w, k, m, t)) for k in here)
+                        terms = [(v.share[w.id, k.id, m, t], 1.0) for k in here]
+                        yield Row(row_name("supply_at_hand", "node", w.id, p.id, m, t), [*terms, (v.nodes_at(p, m, t), -min(most, node))], "<=", 0.0)
+                if w.kind == "serving" and mine:
+                    terms = [(v.replicas[k.id, m, t], min(1.0, 1.0 / s.load_replicas(w, k, m, t))) for k in mine]
+                    terms += [(v.call[w.id, a.id, m, t], 1.0) for a in s.apis_of[w.id] if (w.id, a.id, m, t) in v.call]
+                    yield Row(row_name("supply_at_hand", "cover", w.id, m, t), terms, ">=", 1.0)
+
+
 def nodes_held(v: Variables, d: ProblemData) -> Rows:
     r"""Nodes at hand: last month's, plus orders delivered (own, after the lead time) or begun (reserved), less those past life or term;
     nodes that were there before the plan may be put out of service, for good.
@@ -506,6 +536,7 @@ CONSTRAINTS: tuple[Callable[[Variables, ProblemData], Rows], ...] = (
     demand_met,
     load_within_replicas,
     replicas_within_nodes,
+    supply_at_hand,
     nodes_held,
     starts_counted,
     min_replicas,

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from planner.milp.constraints import CONSTRAINTS
+from planner.milp.constraints import CONSTRAINTS, supply_at_hand
 from planner.milp.engine import Model, Run, build, run_highs, to_lp
 from planner.schema.problem import NoSolution, ProblemData
 
 SECONDS_EACH = 10.0
 GAP_FRAC = 1e-3
+BINDING = tuple(rows for rows in CONSTRAINTS if rows is not supply_at_hand)
+"""The rows that bind: those that only tighten the relaxation would stand in the way of a promise that gives way."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def promises(d: ProblemData) -> tuple[Promise, ...]:
 
 def explain(d: ProblemData) -> NoSolution:
     """Return which promises conflict: each that alone would make a plan exist with the least it must give, else the least joint set."""
-    model = build(d, CONSTRAINTS, ())
+    model = build(d, BINDING, ())
     alone: list[tuple[str, float, str]] = []
     reasons: list[str] = []
     known = promises(d)
@@ -90,7 +92,7 @@ def _without_survival(d: ProblemData, p: Promise) -> tuple[dict[str, float], dic
     from dataclasses import replace
 
     loose = tuple(replace(w, survive="none") if p.name == f"workloads.{w.id}.availability" else w for w in d.workloads)
-    run = run_highs(to_lp(build(replace(d, workloads=loose), CONSTRAINTS, ())), gap_frac=1.0, time_limit_s=SECONDS_EACH)
+    run = run_highs(to_lp(build(replace(d, workloads=loose), BINDING, ())), gap_frac=1.0, time_limit_s=SECONDS_EACH)
     return ({p.name: 1.0} if run.status in ("optimal", "feasible") else {}), {}
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import highspy
@@ -10,22 +13,28 @@ import numpy as np
 
 from planner.milp.check import check_problem, unservable
 from planner.milp.costs import priced
-from planner.milp.dominance import prune
+from planner.milp.dominance import prune as drop_dominated
 from planner.milp.elastic import explain
 from planner.milp.engine import Floats, Model, Run, build, run_highs, run_pulp, to_lp
 from planner.milp.problem import HELD_KINDS, Sets, Variables
+from planner.milp.months import run_months
 from planner.milp.stages import run_stages
 from planner.milp.verify import check_solution
 from planner.schema.problem import NoSolution, ProblemData, Solution
 
 NOISE = 1e-9
-STAGED_FROM_COUNT = 3000
-"""Whole unknowns beyond which one run proves too little: then in stages."""
+WHOLE_COUNT = 1500
+"""Whole unknowns up to which one run of the solver proves the optimum fast; beyond, months are taken apart."""
+MAX_CHOICES = 6
+"""Combinations of variants that are solved one by one; more are left open within each month (the bound holds, the gap may stay)."""
 
 
-def solve(problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float | None = 60, solver: str = "highs") -> Solution | NoSolution:
+def solve(
+    problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float | None = 60, solver: str = "highs", is_sketch: bool = False
+) -> Solution | NoSolution:
     """Return the cheapest plan with its proven bound, or why there is none.
 
+    A sketch looks less far (bounded by counts, so it is reproducible): good enough to compare with, its gap stated.
     `gap_frac` is the relative distance to the bound at which the search may stop; a stop by the clock before that returns status
     `feasible` with the gap reached and `is_reproducible` False, or `NoSolution("time_limit")` where no plan was found. Errors:
     `InputError` for a problem of the wrong shape, `SolutionRefused` where the solver's answer fails the independent check.
@@ -35,10 +44,10 @@ def solve(problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float |
     lost = unservable(problem)
     if lost:
         return NoSolution("no_candidate", lost)
-    small = prune(problem)[0]
+    small = drop_dominated(problem)[0]
     model = build(small)
-    if solver == "highs" and int(model.is_integer.sum()) > STAGED_FROM_COUNT:
-        run = run_stages(model, gap_frac=gap_frac, time_limit_s=time_limit_s)
+    if solver == "highs" and problem.months_count > 1 and int(model.is_integer.sum()) > WHOLE_COUNT:
+        small, model, run = by_choice(small, model, gap_frac, time_limit_s, is_sketch)
     elif solver == "highs":
         run = run_highs(to_lp(model), gap_frac=gap_frac, time_limit_s=time_limit_s)
     else:
@@ -48,6 +57,56 @@ def solve(problem: ProblemData, *, gap_frac: float = 1e-3, time_limit_s: float |
     if run.status == "no_incumbent":
         return NoSolution("time_limit", (f"no plan was found within {time_limit_s:g} s: allow more time (--time-limit)",))
     return finish(problem, small, model, run, gap_frac, began)
+
+
+def by_choice(d: ProblemData, model: Model, gap_frac: float, time_limit_s: float | None, is_sketch: bool) -> tuple[ProblemData, Model, Run]:
+    """Solve a large problem month by month, once for each choice of variants; return the best with the least of their bounds.
+
+    Where no plan comes of it, the stages of `stages.py` are tried in the time that is left.
+    """
+    began = time.perf_counter()
+    limit = 600.0 if time_limit_s is None else time_limit_s
+    parts = choices(d)
+    best: tuple[ProblemData, Model, Run] | None = None
+    bound, clock = math.inf, False
+    for i, part in enumerate(parts):
+        mine = model if len(parts) == 1 else build(part)
+        seconds = (limit - (time.perf_counter() - began)) / (len(parts) - i)
+        cutoff = best[2].objective if best is not None else math.inf
+        run = run_months(mine, gap_frac=gap_frac, time_limit_s=max(seconds, 0.5), cutoff_usd=cutoff, is_sketch=is_sketch)
+        if run.status == "infeasible":
+            continue
+        bound, clock = min(bound, run.bound), clock or run.stopped_by_clock
+        if run.status in ("optimal", "feasible") and run.objective < cutoff:
+            best = (part, mine, run)
+    if best is None:
+        rest = max(1.0, limit - (time.perf_counter() - began))
+        return d, model, run_stages(model, gap_frac=gap_frac, time_limit_s=rest)
+    part, mine, run = best
+    return part, mine, replace(run, bound=min(bound, run.objective), stopped_by_clock=clock)
+
+
+def choices(d: ProblemData) -> list[ProblemData]:
+    """Return the problem once for each combination of one variant a workload, or as it is where there are too many."""
+    options: dict[str, list[str]] = {}
+    for k in d.candidates:
+        for w in k.req_per_s_by_workload:
+            options.setdefault(w, [])
+            if k.variant not in options[w]:
+                options[w].append(k.variant)
+    open_choices = {w: sorted(v) for w, v in sorted(options.items()) if len(v) > 1}
+    if not open_choices or math.prod(len(v) for v in open_choices.values()) > MAX_CHOICES:
+        return [d]
+    found = []
+    for combination in itertools.product(*open_choices.values()):
+        chosen = dict(zip(open_choices, combination, strict=True))
+        kept = []
+        for k in d.candidates:
+            rates = {w: x for w, x in k.req_per_s_by_workload.items() if chosen.get(w, k.variant) == k.variant}
+            if rates:
+                kept.append(replace(k, req_per_s_by_workload=rates))
+        found.append(drop_dominated(replace(d, candidates=tuple(kept)))[0])
+    return found
 
 
 def finish(problem: ProblemData, pruned: ProblemData, model: Model, run: Run, gap_frac: float, began: float) -> Solution:

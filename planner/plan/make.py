@@ -38,7 +38,7 @@ class Options:
     as_of: date | None = None
     gap_frac: float = 1e-3
     time_limit_s: float = 60.0
-    alternative_gap_frac: float = 5e-3
+    alternative_gap_frac: float = 1e-2
     allow_stale: bool = False
     timeslice_count: int = 8
     command: str = ""
@@ -71,7 +71,7 @@ def make_plan(file: WorkloadFile, catalog: Catalog | None = None, options: Optio
     options.progress("comparing with the plans of one kind")
 
     def quick(other: ProblemData) -> Solution | NoSolution:
-        return solve(prune(other)[0], gap_frac=options.alternative_gap_frac, time_limit_s=options.time_limit_s)
+        return solve(prune(other)[0], gap_frac=options.alternative_gap_frac, time_limit_s=None, is_sketch=True)
 
     beside = list(alternatives(prepared, prepared.problem, solution, quick))
     beside.extend(_rule_cost(prepared, solution, quick))
