@@ -46,6 +46,12 @@ def usd_per_request(row: ApiRow, workload: Planned) -> float:
     )
 
 
+def offer_name(row: ApiRow, catalog: Catalog) -> str:
+    """Return what a reader calls an offer: the open-weight model's own name where it is one, else the provider's."""
+    model = catalog.llm(row.llm).name if row.llm is not None and row.llm in catalog.model_files else row.model
+    return f"{model} by {provider_name(row.provider)}"
+
+
 def why_not(row: ApiRow, workload: Planned, catalog: Catalog) -> tuple[str, str] | None:
     """Return (kind, reason) why a workload may not call an offer, or None where it may."""
     privacy = workload.privacy
@@ -103,7 +109,7 @@ def offers(
     found = []
     for row in rows:
         who: dict[str, Planned] = {}
-        label = f"{row.model} by {provider_name(row.provider)}"
+        label = offer_name(row, catalog)
         for name, workload in planned.items():
             if row.id not in workload.api_equivalents:
                 continue

@@ -290,7 +290,8 @@ def sites_data(file: WorkloadFile) -> tuple[SiteData, ...]:
 
 PROVIDER_NAMES: Mapping[str, str] = {
     "aws": "AWS", "gcp": "Google Cloud", "oci": "Oracle", "openai": "OpenAI", "coreweave": "CoreWeave", "digitalocean": "DigitalOcean",
-    "deepinfra": "DeepInfra", "ovh": "OVH", "ibm": "IBM", "xai": "xAI", "tensorwave": "TensorWave", "fluidstack": "FluidStack",
+    "deepinfra": "DeepInfra", "bedrock": "AWS Bedrock", "vertex": "Google Vertex AI", "azure": "Azure", "runpod_secure": "RunPod Secure Cloud",
+    "runpod_community": "RunPod Community Cloud", "hf_groq": "Hugging Face (Groq)", "ovh": "OVH", "ibm": "IBM", "xai": "xAI", "tensorwave": "TensorWave", "fluidstack": "FluidStack",
 }
 
 
@@ -298,7 +299,7 @@ def provider_name(provider: str) -> str:
     """Return a provider's id as people write it.
 
     >>> provider_name("aws"), provider_name("runpod_secure")
-    ('AWS', 'Runpod Secure')
+    ('AWS', 'RunPod Secure Cloud')
     """
     return PROVIDER_NAMES.get(provider) or _words(provider).title()
 

@@ -85,16 +85,15 @@ def why(prepared: Prepared, problem: ProblemData, solution: Solution, p: PoolDat
     """Return one sentence: whom a pool serves, in which replicas, and which rule leaves no other supply."""
     if not who:
         return "held without load: a rule of the file asks for it"
-    shapes: dict[str, int] = {}
-    for (k, _, _), n in solution.replicas.items():
+    models: dict[str, None] = {}
+    for k, _, _ in sorted(solution.replicas):
         c = prepared.candidates.get(k)
         if c is not None and c.data.pool == p.id:
-            label = f"{c.variant.formats.llm.name} on {c.data.gpus_count} GPU{'s' if c.data.gpus_count > 1 else ''}"
-            shapes[label] = max(shapes.get(label, 0), n)
-    runs = names(f"up to {n} replica{'s' if n > 1 else ''} of {label}" for label, n in sorted(shapes.items()))
+            models[c.variant.formats.llm.name] = None
+    runs = names(models)
     bound = [w for w in who if "api" not in prepared.workloads[w].privacy.allow]
     rule = f"; {names(plain(w) for w in bound)} may not leave own or rented machines" if bound else ""
-    return f"serves {names(plain(w) for w in who)} with {runs}{rule}"
+    return f"runs {runs} for {names(plain(w) for w in who)}{rule}"
 
 
 def cost_lines(solution: Solution) -> tuple[CostLine, ...]:

@@ -17,6 +17,10 @@ from planner.schema.plan import Evidence, PlanInput, Risk, WorkloadPlan
 from planner.schema.prices import PriceRow
 from planner.schema.problem import ProblemData, Solution
 
+PRICE_WORDS = {
+    "usd_per_node": "purchase price", "usd_per_node_hour": "price an hour", "usd_per_mtok_input": "price of input tokens",
+    "usd_per_mtok_cached_input": "price of cached input tokens", "usd_per_mtok_output": "price of output tokens",
+}  # fmt: skip
 MONTH_NOTE = "A month has 730 hours (8,760 / 12), so every year costs the same."
 
 
@@ -40,7 +44,7 @@ def evidence(prepared: Prepared, problem: ProblemData, solution: Solution) -> tu
     """Return the plan's figures: prices, hardware, model shapes, formats, efficiencies, planning choices, and the user's own inputs."""
     found: list[Evidence] = []
     for row in used_rows(prepared, problem, solution):
-        found.extend(_price(row))
+        found.extend(_price(row, row_name(prepared, row)))
     candidates = used_candidates(prepared, solution)
     for node in {c.pool.node.id: c.pool.node for c in candidates}.values():
         for field, unit in (("nameplate_w", "W"), ("idle_w", "W"), ("life_months", "months"), ("lead_months", "months"),
@@ -84,8 +88,13 @@ def evidence(prepared: Prepared, problem: ProblemData, solution: Solution) -> tu
         found.append(Evidence(id=f"planning.{figure.id}", name=figure.name, value=figure.value, unit=figure.unit, formula=None,
                               source=source.locator, as_of=source.retrieved_on, kind=source.kind,
                               note=f"range {figure.low:g} to {figure.high:g}; {source.note}"))  # fmt: skip
-    if any(p.kind == "own" and p.id in {q for q, _ in solution.buy} for p in problem.pools):
-        for op in sorted((r for r in prepared.snapshot.operating.values() if r.category == "residual_value"), key=lambda r: r.id):
+    bought = {q for q, _ in solution.buy}
+    families = {prepared.catalog.gpus[p.gpu].family for p in problem.pools if p.kind == "own" and p.id in bought}
+    curve = [r for r in prepared.snapshot.operating.values() if r.category == "residual_value" and r.age_months is not None]
+    own_curves = {r.applies_to for r in curve} & families
+    used = own_curves | ({None} if families - own_curves else set())
+    if families:
+        for op in sorted((r for r in curve if r.applies_to in used), key=lambda r: r.id):
             found.append(
                 Evidence(id=f"price.{op.id}", name=f"Residual value at {op.age_months} months ({op.name})", value=float(op.value), unit="of the price",
                          formula=None, source=op.source, as_of=op.retrieved_on, kind=op.kind, note=op.note)
@@ -95,7 +104,17 @@ def evidence(prepared: Prepared, problem: ProblemData, solution: Solution) -> tu
     return tuple(sorted(found, key=lambda e: (rank.get(e.kind, 2), e.id)))
 
 
-def _price(row: PriceRow) -> Iterable[Evidence]:
+def row_name(prepared: Prepared, row: PriceRow) -> str:
+    """Return what a reader calls a price row: the machine and its deal, or the model and its host."""
+    if row.id in prepared.offers:
+        return prepared.offers[row.id].name
+    for pool in prepared.pools.values():
+        if row in pool.rows:
+            return pool.name if pool.data.kind != "own" else f"{pool.node.name}, bought"
+    return row.id
+
+
+def _price(row: PriceRow, label: str) -> Iterable[Evidence]:
     for field, unit in (
         ("usd_per_node", "USD a node"), ("usd_per_node_hour", "USD a node-hour"), ("usd_per_mtok_input", "USD a million input tokens"),
         ("usd_per_mtok_cached_input", "USD a million cached tokens"), ("usd_per_mtok_output", "USD a million output tokens"),
@@ -105,7 +124,7 @@ def _price(row: PriceRow) -> Iterable[Evidence]:
             low, high = getattr(row, "usd_per_node_low", None), getattr(row, "usd_per_node_high", None)
             seen = f"seen from {low} to {high}; " if low is not None and high is not None and field == "usd_per_node" else ""
             printed = f"printed: {row.as_printed}; " if row.as_printed else ""
-            yield Evidence(id=f"price.{row.id}.{field}", name=f"Price {row.id}: {plain(field)}", value=float(value), unit=unit, formula=None,
+            yield Evidence(id=f"price.{row.id}.{field}", name=f"{label}: {PRICE_WORDS[field]}", value=float(value), unit=unit, formula=None,
                            source=row.source, as_of=row.retrieved_on, kind=row.kind, note=(seen + printed + (row.note or "")).strip("; ") or None)  # fmt: skip
 
 
@@ -138,7 +157,8 @@ def assumptions(prepared: Prepared, solution: Solution) -> tuple[str, ...]:
     if flat:
         found.append(f"Prices to {names(flat)} stay flat over the horizon: rents rose in 2026, so this is a choice, not a forecast.")
     for place, value in defaults_used(prepared.file):
-        if isinstance(value, (int, float, str, bool)) and not place.startswith(("plan.max_price_age", "plan.price_trend", "path", "sha256")):
+        is_choice = isinstance(value, (int, float, str)) and not isinstance(value, bool) and value not in (0, "none", "exclude", "serving", 1.0)
+        if is_choice and not place.startswith(("plan.max_price_age", "plan.price_trend", "path", "sha256")):
             found.append(f"{place} was left out of the file: {value} is taken.")
     for name, w in prepared.workloads.items():
         if w.tokens is None:
@@ -167,7 +187,7 @@ def risks(prepared: Prepared, problem: ProblemData, solution: Solution, plans: t
     if any(s.band is not None and s.band.basis == "assumed" for w in plans for s in w.supplies):
         found.append(Risk(name="Speed not measured here", text="At least one supply's speed comes from a neighbouring GPU family.",
                           mitigation="Rent one such node for a day, run your own load, compare with the band, then order."))  # fmt: skip
-    derived = [r.id for r in used_rows(prepared, problem, solution) if r.kind in ("derived", "assumed")]
+    derived = [row_name(prepared, r) for r in used_rows(prepared, problem, solution) if r.kind in ("derived", "assumed")]
     if derived:
         found.append(Risk(name="Derived prices", text=f"Not list prices or quotes: {names(derived)}.",
                           mitigation="Get a quote and put it into your own pricing folder; the plan is then solved again."))  # fmt: skip

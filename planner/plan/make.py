@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -13,11 +13,12 @@ from planner.candidates.build import Prepared, prepare
 from planner.catalog import Catalog, load_catalog
 from planner.errors import AnswerIsNo
 from planner.milp import solve
+from planner.milp.dominance import Pruned
 from planner.milp.prune import prune
 from planner.plan.alternatives import Solve, alternatives, one, tco_usd, without_privacy
 from planner.plan.break_even import break_evens
 from planner.plan.decisions import bills, cost_lines, decisions, dispatch, timeslices, usage
-from planner.plan.evidence import LIMITATIONS, assumptions, data_used, evidence, inputs, risks, used_rows
+from planner.plan.evidence import LIMITATIONS, assumptions, data_used, evidence, inputs, risks, row_name, used_rows
 from planner.plan.pools import call_bill, fixed_npv_usd
 from planner.plan.words import headline, month_label, names, plain, usd
 from planner.plan.workloads import workload_plans
@@ -60,10 +61,7 @@ def make_plan(file: WorkloadFile, catalog: Catalog | None = None, options: Optio
     prepared = prepare(file, catalog, snapshot, as_of, allow_stale=options.allow_stale, timeslice_count=options.timeslice_count)
     refuse_without_supply(prepared)
     problem, pruned = prune(prepared.problem)
-    for drop in pruned:
-        if drop.id in prepared.pools:
-            for w in prepared.pools[drop.id].workloads:
-                prepared.ledger.exclude(w, prepared.pools[drop.id].name, "dominated", drop.proof)
+    note_pruned(prepared, pruned)
     options.progress(f"choosing among {len(problem.pools)} pools, {len(problem.candidates)} replica shapes and {len(problem.apis)} API offers")
     solution = solve(problem, gap_frac=options.gap_frac, time_limit_s=options.time_limit_s)
     if isinstance(solution, NoSolution):
@@ -76,6 +74,18 @@ def make_plan(file: WorkloadFile, catalog: Catalog | None = None, options: Optio
     beside = list(alternatives(prepared, prepared.problem, solution, quick))
     beside.extend(_rule_cost(prepared, solution, quick))
     return assemble(prepared, problem, solution, tuple(beside), options, started_at, began)
+
+
+def note_pruned(prepared: Prepared, pruned: Sequence[Pruned]) -> None:
+    """Keep every pool that was left out with a proof as an exclusion, the proof in names instead of ids."""
+    called = {p: pool.name for p, pool in prepared.pools.items()} | {a: offer.name for a, offer in prepared.offers.items()}
+    for drop in pruned:
+        if drop.id not in prepared.pools:
+            continue
+        by = [called.get(key, key) for key in drop.dominated_by.split(", ") if key]
+        reason = drop.proof if not by else f"never better than {names(by)}"
+        for w in prepared.pools[drop.id].workloads:
+            prepared.ledger.exclude(w, prepared.pools[drop.id].name, "dominated", reason)
 
 
 def assemble(
@@ -176,14 +186,14 @@ def page_one_warnings(prepared: Prepared, problem: ProblemData, solution: Soluti
     rows = used_rows(prepared, problem, solution)
     old = [r for r in rows if r.id in stale]
     if old:
-        found.append(f"Stale prices were allowed: {names(f'{r.id} of {r.retrieved_on}' for r in old)}.")
+        found.append(f"Stale prices were allowed: {names(f'{row_name(prepared, r)} of {r.retrieved_on}' for r in old)}.")
     called = sorted({a for _, a, _, _ in solution.call})
     unproven = [prepared.offers[a].name for a in called if prepared.offers[a].row.ttft_p99_ms is None]
     if unproven:
         found.append(f"No sourced p99 latency or rate limit: {names(unproven)} (accepted as unproven by the workload file).")
-    derived = [r.id for r in rows if r.kind in ("derived", "assumed")]
+    derived = [r for r in rows if r.kind in ("derived", "assumed")]
     if derived:
-        found.append(f"Derived or assumed prices, to be replaced by quotes: {names(derived)}.")
+        found.append(f"Derived or assumed prices, to be replaced by quotes: {names(row_name(prepared, r) for r in derived)}.")
     if not solution.is_reproducible:
         found.append("The search was stopped by the clock: another run may find a cheaper plan within the stated gap.")
     return tuple(found)

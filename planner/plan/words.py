@@ -114,7 +114,7 @@ def headline(decisions: Sequence[Decision], npv_cost_usd: float, horizon_months:
             for d in mine:
                 label = (d.node_name or d.pool) + (f" from {d.provider}" if d.provider and action != "buy" else "")
                 counts[label] = counts.get(label, 0) + d.count
-            what = names(f"{'up to ' if action == 'rent' else ''}{n} x {label}" for label, n in counts.items())
+            what = names(f"{'up to ' if action == 'rent' else ''}{n} node{'s' if n > 1 else ''} ({label})" for label, n in counts.items())
         parts.append(f"{verb.lower()} {what}")
     text = "; ".join(parts) or "nothing to buy, rent or call"
     text = text[0].upper() + text[1:]
