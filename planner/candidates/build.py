@@ -93,7 +93,7 @@ def prepare(
 
 
 def refuse_stale(file: WorkloadFile, ledger: Ledger, as_of: date) -> None:
-    """Raise `AnswerIsNo("stale")` where a kind of supply that is allowed has prices, and all of them are too old."""
+    """Raise `AnswerIsNo("stale_prices")` where a kind of supply that is allowed has prices, and all of them are too old."""
     limits = file.plan.max_price_age_days
     allowed = {way for w in served(file).values() for way in w.privacy.allow}
     lines = []
@@ -102,7 +102,8 @@ def refuse_stale(file: WorkloadFile, ledger: Ledger, as_of: date) -> None:
         if way in allowed and stale and not ledger.fresh_count.get(way):
             newest = max(row.retrieved_on for row in stale)
             lines.append(
-                f"all {len(stale)} {way} prices are older than {days} days on {as_of}, the newest is of {newest}; "
+                f"{f'all {len(stale)} {way} prices are' if len(stale) > 1 else f'the one {way} price is'} older than {days} days on {as_of}, "
+                f"the newest is of {newest}; "
                 "take a newer snapshot (--prices), raise plan.max_price_age_days, or accept them with --allow-stale"
             )
     if lines:

@@ -75,6 +75,13 @@ def judged(rows: Iterable[PriceRow], kind: str, as_of: date, max_age_days: int, 
     return kept
 
 
+def exclude_stale(ledger: Ledger, file: WorkloadFile, way: str, row: PriceRow, option: str, max_age_days: int) -> None:
+    """Keep a row that is too old as an exclusion of every workload that may be served that way."""
+    for name, workload in served(file).items():
+        if way in workload.privacy.allow:
+            ledger.exclude(name, option, "stale", f"the price is of {row.retrieved_on}, older than {max_age_days} days")
+
+
 def trend(first_usd: float, trend_frac_per_year: float, months_count: int) -> tuple[float, ...]:
     """Return a price in each month under a yearly trend.
 
@@ -162,11 +169,15 @@ def owned_pools(
     """Return a pool for every node with a purchase price at every site, and one for every entry of `owned:`."""
     plan, months = file.plan, file.plan.horizon_months
     by_node: dict[str, list[OwnRow]] = {}
-    if any("own" in w.privacy.allow for w in served(file).values()):
-        for row in judged(snapshot.own.values(), "own", as_of, plan.max_price_age_days.buy, allow_stale, ledger):
+    if file.sites and any("own" in w.privacy.allow for w in served(file).values()):
+        wanted = [row for row in snapshot.own.values() if plan.supply.buy is None or row.node in plan.supply.buy]
+        fresh = judged(wanted, "own", as_of, plan.max_price_age_days.buy, allow_stale, ledger)
+        for row in fresh:
             assert isinstance(row, OwnRow)
-            if plan.supply.buy is None or row.node in plan.supply.buy:
-                by_node.setdefault(row.node, []).append(row)
+            by_node.setdefault(row.node, []).append(row)
+        for row in wanted:
+            if row not in fresh and row.node not in by_node:
+                exclude_stale(ledger, file, "own", row, f"{catalog.nodes[row.node].name}, bought", plan.max_price_age_days.buy)
     pools: list[Pool] = []
     for site_id, site in sorted(file.sites.items()):
         for node_id, rows in sorted(by_node.items()):
@@ -221,16 +232,31 @@ def rented_pools(
     plan, months = file.plan, file.plan.horizon_months
     if not any("rent" in w.privacy.allow for w in served(file).values()):
         return []
-    rows = judged(snapshot.rent.values(), "rent", as_of, plan.max_price_age_days.rent, allow_stale, ledger)
     interruptible = {n for n, w in served(file).items() if w.availability.interruptible}
+    choice = plan.supply
+
+    def is_chosen(row: RentRow) -> bool:
+        is_deal = (row.term != "spot" or bool(interruptible)) and (choice.deals is None or row.term in choice.deals)
+        return is_deal and (choice.providers is None or row.provider in choice.providers)
+
+    chosen = {row.id for row in snapshot.rent.values() if is_chosen(row)}
+    behind_spot = {(r.provider, r.node, r.region) for r in snapshot.rent.values() if r.id in chosen and r.term == "spot"}
+    asked = [
+        row for row in snapshot.rent.values()
+        if row.id in chosen or (row.term == "on_demand" and (row.provider, row.node, row.region) in behind_spot)
+    ]  # fmt: skip
+    rows = judged(asked, "rent", as_of, plan.max_price_age_days.rent, allow_stale, ledger)
+    kept = {row.id for row in rows}
+    for row in asked:
+        if row.id in chosen and row.id not in kept:
+            label = f"{catalog.nodes[row.node].name} from {provider_name(row.provider)}{_at(row.region)}"
+            exclude_stale(ledger, file, "rent", row, label, plan.max_price_age_days.rent)
     groups: dict[tuple[str, str, tuple[str, ...]], list[RentRow]] = {}
     for row in rows:
         assert isinstance(row, RentRow)
-        node, choice = catalog.nodes[row.node], plan.supply
-        if (row.term == "spot" and not interruptible) or (choice.deals is not None and row.term not in choice.deals):
+        if row.id not in chosen:
             continue
-        if choice.providers is not None and row.provider not in choice.providers:
-            continue
+        node = catalog.nodes[row.node]
         workloads = admits(ledger, catalog, file, "rent", row.region, f"{node.name} from {provider_name(row.provider)}{_at(row.region)}")
         if row.term == "spot":
             workloads = tuple(n for n in workloads if n in interruptible)

@@ -60,15 +60,19 @@ def tco_usd(solution: Solution) -> float:
 
 
 def bridge_gap(problem: ProblemData) -> str | None:
-    """Return why owned nodes alone cannot serve from the first month on: nothing serves before they arrive."""
-    if any(p.kind != "own" for p in problem.pools) or problem.apis:
-        return None
-    first = min((p.lead_months for p in problem.pools), default=0)
-    if first == 0:
-        return None
-    waiting = [w.id for w in problem.workloads if any(any(row) for row in w.mean_req_per_s[:first])]
+    """Return why some workloads cannot be served from their first month on: only owned nodes may serve them, and none has arrived."""
+    pools = {p.id: p for p in problem.pools}
+    waiting: dict[str, int] = {}
+    for w in problem.workloads:
+        hosts = [pools[k.pool] for k in problem.candidates if k.req_per_s_by_workload.get(w.id, 0.0) > 0]
+        if not hosts or any(p.kind != "own" for p in hosts) or any(w.id in a.usd_per_request_by_workload for a in problem.apis):
+            continue
+        first = min(p.lead_months for p in hosts)
+        if any(any(row) for row in w.mean_req_per_s[:first]):
+            waiting[w.id] = first
     if not waiting:
         return None
+    first = max(waiting.values())
     return f"nothing serves {names(plain(w) for w in waiting)} before the first nodes arrive in month {first}: start in month {first}, or bridge by rent or API"
 
 

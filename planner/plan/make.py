@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from planner.catalog import Catalog, load_catalog
 from planner.errors import AnswerIsNo
 from planner.milp import solve
 from planner.milp.dominance import Pruned
+from planner.milp.elastic import explain
 from planner.milp.prune import prune
-from planner.plan.alternatives import Solve, alternatives, one, tco_usd, without_privacy
+from planner.plan.alternatives import Solve, alternatives, bridge_gap, one, tco_usd, without_privacy
 from planner.plan.break_even import break_evens
 from planner.plan.decisions import bills, cost_lines, decisions, dispatch, timeslices, usage
 from planner.plan.evidence import LIMITATIONS, assumptions, data_used, evidence, inputs, risks, row_name, used_rows
@@ -28,6 +30,8 @@ from planner.schema.workload import WorkloadFile
 from planner.units import MONTHS_PER_YEAR
 
 REPRICE_TOLERANCE = 1e-6
+ALL_OF_IT = 1.0 - 1e-6
+"""From this part of a load on, serving less is no lever: it would be served not at all."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +174,44 @@ def levers(prepared: Prepared, name: str, kinds: set[str]) -> str:
 
 def no_plan(answer: NoSolution, prepared: Prepared) -> AnswerIsNo:
     """Return the error for a proven conflict: the promises in it, and the smallest change that makes a plan exist."""
-    lines = list(answer.reasons)
-    for promise, amount, unit in answer.relaxations:
-        lines.append(f"relax {promise} by {usd(amount) if unit.startswith('usd') else f'{amount:,.4g} {unit}'} and a plan exists")
-    if not lines:
-        lines = ["no plan keeps every promise"]
-    del prepared
-    return AnswerIsNo("time_limit" if answer.reason_code == "time_limit" else "infeasible", lines)
+    if answer.reason_code == "time_limit":
+        return AnswerIsNo("time_limit", answer.reasons)
+    early = bridge_gap(prepared.problem)
+    if early:
+        return AnswerIsNo("infeasible", [early])
+    if answer.reason_code == "no_candidate":
+        answer = explain(within_limits_later(prepared.problem))
+    if not answer.relaxations:
+        return AnswerIsNo("infeasible", answer.reasons or ["no plan keeps every promise"])
+    changes = [change for change in answer.relaxations if change[2] != "frac" or change[1] < ALL_OF_IT or len(answer.relaxations) == 1]
+    texts = [relaxed(*change) for change in changes]
+    if answer.reasons[0].startswith("together"):
+        return AnswerIsNo("infeasible", [f"no plan keeps every promise; one exists with all of these changes: {names(texts)}"])
+    return AnswerIsNo("infeasible", [f"no plan keeps every promise; {text}, and one exists" for text in texts])
+
+
+def within_limits_later(problem: ProblemData) -> ProblemData:
+    """Return the problem without what is dominated, yet with the pools that only a budget or a site's limit shuts out."""
+    sites = tuple(replace(s, power_limit_w=None, rack_units_limit_count=None) for s in problem.sites)
+    kept = prune(replace(problem, capex_budget_usd=None, sites=sites))[0]
+    return replace(problem, pools=kept.pools, candidates=kept.candidates, variants=kept.variants)
+
+
+def relaxed(promise: str, amount: float, unit: str) -> str:
+    """Return how a promise would have to give way, rounded so that the change told is enough.
+
+    >>> relaxed("budgets.capex_usd", 22390.2, "usd"), relaxed("workloads.chat.load", 0.251, "frac")
+    ('raise budgets.capex_usd by $22,391', 'serve 26% less of workloads.chat.load')
+    """
+    if unit.startswith("usd"):
+        return f"raise {promise} by {usd(math.ceil(amount))}"
+    if unit == "promise":
+        return f"drop {promise}"
+    if unit == "frac" and promise.startswith("workloads."):
+        return f"serve {math.ceil(100 * amount)}% less of {promise}"
+    if unit == "frac":
+        return f"raise {promise} by {math.ceil(100 * amount)}%"
+    return f"raise {promise} by {math.ceil(amount / 100) / 10:g} kW" if unit == "w" else f"raise {promise} by {math.ceil(amount)}"
 
 
 def page_one_warnings(prepared: Prepared, problem: ProblemData, solution: Solution) -> tuple[str, ...]:
@@ -201,8 +236,10 @@ def page_one_warnings(prepared: Prepared, problem: ProblemData, solution: Soluti
 
 def _rule_cost(prepared: Prepared, solution: Solution, quick: Solve) -> list[Alternative]:
     """Return the plan without any privacy rule, so that the price of the rules is seen; nothing where there is no rule."""
-    free = without_privacy(prepared)
-    if free is None:
-        return []
-    found = one(free, "no_privacy_rule", "If privacy allowed everything", free.problem, solution, quick)
-    return [found]
+    name, title = "no_privacy_rule", "If privacy allowed everything"
+    try:
+        free = without_privacy(prepared)
+    except AnswerIsNo as error:
+        reason = f"not compared: {'; '.join(error.lines)}"
+        return [Alternative(name=name, title=title, npv_cost_usd=None, tco_usd=None, difference_usd=None, reason=reason)]
+    return [] if free is None else [one(free, name, title, free.problem, solution, quick)]
