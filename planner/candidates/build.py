@@ -65,7 +65,8 @@ def prepare(
         *rented_pools(file, catalog, snapshot, as_of, allow_stale, ledger),
     ]
     found_offers = offers(file, catalog, snapshot, as_of, allow_stale, ledger)
-    refuse_stale(file, ledger, as_of)
+    if not allow_stale:
+        refuse_stale(file, ledger, as_of)
     found_variants = variants(file, catalog)
     found = candidates(catalog, found_pools, found_variants, planned, ledger)
     used_pools = {c.pool.data.id for c in found}

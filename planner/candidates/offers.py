@@ -106,6 +106,9 @@ def offers(
     named = sorted({a for w in planned.values() if "api" in w.privacy.allow for a in w.api_equivalents})
     rows = [snapshot.api[name] for name in named]
     fresh = {r.id for r in judged(rows, "api", as_of, file.plan.max_price_age_days.api, allow_stale, ledger)}
+    for name, workload in planned.items():
+        for barred in (snapshot.api[a] for a in workload.api_equivalents if a not in named):
+            ledger.exclude(name, offer_name(barred, catalog), "privacy", f"privacy allows only {' and '.join(workload.privacy.allow)}")
     found = []
     for row in rows:
         who: dict[str, Planned] = {}

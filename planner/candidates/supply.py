@@ -75,6 +75,12 @@ def judged(rows: Iterable[PriceRow], kind: str, as_of: date, max_age_days: int, 
     return kept
 
 
+def exclude_way(ledger: Ledger, file: WorkloadFile, option: str) -> None:
+    """Keep a way to serve that no workload allows as one exclusion of each."""
+    for name, workload in served(file).items():
+        ledger.exclude(name, option, "privacy", f"privacy allows only {' and '.join(workload.privacy.allow)}")
+
+
 def exclude_stale(ledger: Ledger, file: WorkloadFile, way: str, row: PriceRow, option: str, max_age_days: int) -> None:
     """Keep a row that is too old as an exclusion of every workload that may be served that way."""
     for name, workload in served(file).items():
@@ -169,7 +175,10 @@ def owned_pools(
     """Return a pool for every node with a purchase price at every site, and one for every entry of `owned:`."""
     plan, months = file.plan, file.plan.horizon_months
     by_node: dict[str, list[OwnRow]] = {}
-    if file.sites and any("own" in w.privacy.allow for w in served(file).values()):
+    if not any("own" in w.privacy.allow for w in served(file).values()):
+        exclude_way(ledger, file, "Every owned node")
+        return []
+    if file.sites:
         wanted = [row for row in snapshot.own.values() if plan.supply.buy is None or row.node in plan.supply.buy]
         fresh = judged(wanted, "own", as_of, plan.max_price_age_days.buy, allow_stale, ledger)
         for row in fresh:
@@ -231,6 +240,7 @@ def rented_pools(
     """Return a pool for the cheapest offer of each (node, term, set of workloads that may use it)."""
     plan, months = file.plan, file.plan.horizon_months
     if not any("rent" in w.privacy.allow for w in served(file).values()):
+        exclude_way(ledger, file, "Every rented node")
         return []
     interruptible = {n for n, w in served(file).items() if w.availability.interruptible}
     choice = plan.supply

@@ -14,8 +14,9 @@ from planner.candidates.build import Prepared, prepare
 from planner.catalog import Catalog, load_catalog
 from planner.errors import AnswerIsNo
 from planner.milp import solve
+from planner.milp.constraints import CAPITAL
 from planner.milp.dominance import Pruned
-from planner.milp.elastic import explain
+from planner.milp.elastic import explain, promises
 from planner.milp.prune import prune
 from planner.plan.alternatives import Solve, alternatives, bridge_gap, one, tco_usd, without_privacy
 from planner.plan.break_even import break_evens
@@ -184,7 +185,10 @@ def no_plan(answer: NoSolution, prepared: Prepared) -> AnswerIsNo:
     if not answer.relaxations:
         return AnswerIsNo("infeasible", answer.reasons or ["no plan keeps every promise"])
     changes = [change for change in answer.relaxations if change[2] != "frac" or change[1] < ALL_OF_IT or len(answer.relaxations) == 1]
-    texts = [relaxed(*change) for change in changes]
+    texts = [relaxed(*(at_most(prepared.problem, change) if len(changes) == 1 else change)) for change in changes]
+    if [c for c in changes if c[2] == "frac" and c[1] >= ALL_OF_IT and c[0].startswith("workloads.")]:
+        limits = [p.name for p in promises(prepared.problem) if not p.name.startswith("workloads.")]
+        return AnswerIsNo("infeasible", [f"no plan keeps every promise, and none of {names(limits) or 'them'} alone is enough: raise several at once"])
     if answer.reasons[0].startswith("together"):
         return AnswerIsNo("infeasible", [f"no plan keeps every promise; one exists with all of these changes: {names(texts)}"])
     return AnswerIsNo("infeasible", [f"no plan keeps every promise; {text}, and one exists" for text in texts])
@@ -195,6 +199,24 @@ def within_limits_later(problem: ProblemData) -> ProblemData:
     sites = tuple(replace(s, power_limit_w=None, rack_units_limit_count=None) for s in problem.sites)
     kept = prune(replace(problem, capex_budget_usd=None, sites=sites))[0]
     return replace(problem, pools=kept.pools, candidates=kept.candidates, variants=kept.variants)
+
+
+def at_most(problem: ProblemData, change: tuple[str, float, str]) -> tuple[str, float, str]:
+    """Return a raise of a budget, lowered to what the plan without that budget needs where this is less: a raise found in haste may be large."""
+    promise, amount, unit = change
+    field = promise.replace("budgets.", "").replace("capex_usd", "capex_budget_usd").replace("opex_usd", "opex_budget_usd")
+    if not promise.startswith("budgets."):
+        return change
+    free = solve(prune(replace(problem, **{field: None}))[0], time_limit_s=None, is_sketch=True)
+    if isinstance(free, NoSolution):
+        return change
+    lines = free.cost_usd_by_month
+    if field == "capex_budget_usd":
+        needed = sum(lines["capex"])
+    else:
+        running = [usd_by_month for name, usd_by_month in lines.items() if name not in CAPITAL]
+        needed = max(sum(line[m] for line in running) for m in range(problem.months_count))
+    return promise, min(amount, needed - getattr(problem, field)), unit
 
 
 def relaxed(promise: str, amount: float, unit: str) -> str:
