@@ -13,6 +13,7 @@ import ctypes
 import io
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from planner.schema.problem import ProblemData
 Floats = npt.NDArray[np.float64]
 _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
 SEED = 1
+_SWAPPING_STDOUT = threading.Lock()
 
 
 @dataclass
@@ -148,19 +150,23 @@ class Run:
 
 
 def _quiet_highs() -> Any:
-    """Return a new HiGHS whose banner, written by the C library before any option can be set, does not reach standard output."""
+    """Return a new HiGHS whose banner, written by the C library before any option can be set, does not reach standard output.
+
+    One at a time: of two threads that swap the process's standard output at once, the second would put the sink back for good.
+    """
     make: Any = highspy.Highs
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        with Path(os.devnull).open("w") as sink:
-            os.dup2(sink.fileno(), 1)
-            h = make()
-            h.setOptionValue("output_flag", False)
-            ctypes.CDLL(None).fflush(None)
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+    with _SWAPPING_STDOUT:
+        sys.stdout.flush()
+        kept = os.dup(1)
+        try:
+            with Path(os.devnull).open("w") as sink:
+                os.dup2(sink.fileno(), 1)
+                h = make()
+                h.setOptionValue("output_flag", False)
+                ctypes.CDLL(None).fflush(None)
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
     return h
 
 

@@ -25,6 +25,8 @@ from planner.milp.stages import Arrays
 
 Ints = npt.NDArray[np.int64]
 MAX_ROUNDS = 12
+HURRY_FRAC, MONTH_FRAC = 0.5, 0.15
+"""From this part of the time on months are only sketched, and no month alone may take more than that part of it."""
 FIRST_BOX_FRAC = 0.1
 MAX_PATTERNS = 6
 STARTED: dict[str, Any] = {"mip_heuristic_effort": 0.0, "mip_allow_restart": False}
@@ -216,8 +218,14 @@ def run_months(model: Model, *, gap_frac: float, time_limit_s: float | None, cut
     bound, best, clock, box = -INF, None, False, FIRST_BOX_FRAC
     name, tolerance_usd = "highs", gap_frac / 4 * p.least_usd(price)
     for _ in range(1 if is_sketch or not p.is_tied else MAX_ROUNDS):
-        one = p.sketch_month if is_sketch else p.solve_month
-        runs = p.each(lambda m: one(m, price, tolerance_usd, left() / 2))  # noqa: B023 - used at once
+        price_now, tolerance_now = price, tolerance_usd
+
+        def one(m: int) -> Run:
+            late = time.perf_counter() - began > HURRY_FRAC * limit
+            run = (p.sketch_month if is_sketch or late else p.solve_month)(m, price_now, tolerance_now, MONTH_FRAC * limit)  # noqa: B023
+            return replace(run, stopped_by_clock=True) if late else run
+
+        runs = p.each(one)
         if any(run.status == "infeasible" for run in runs.values()):
             return next(run for run in runs.values() if run.status == "infeasible")
         name = runs[0].solver_name
@@ -254,6 +262,20 @@ def run_months(model: Model, *, gap_frac: float, time_limit_s: float | None, cut
         return Run("no_incumbent", np.zeros(0), 0.0, bound, seconds, clock, name)
     cost = float(best @ model.cost)
     return Run("optimal" if cost - bound <= gap_frac * abs(cost) else "feasible", best, cost, bound, seconds, clock, name)
+
+
+def relaxed_bound(model: Model) -> float:
+    """Return a bound of the whole problem from its months' relaxations at the first prices: weak, and quick."""
+    p = Months(model)
+    price = p.first_prices()
+    total = _fleet_at(p, price)
+    for month in p.months:
+        cost = np.where(p.held_month >= 0, price, np.where(p.is_use, 0.0, model.cost))
+        run = run_highs(p.a.subproblem(month.columns, month.rows, cost, whole=False), gap_frac=0.0, time_limit_s=None)
+        if run.status != "optimal":
+            return -INF
+        total += run.objective
+    return total
 
 
 def _column(p: Months, m: int, values: Floats) -> Column:

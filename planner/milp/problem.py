@@ -19,6 +19,8 @@ HELD_KINDS = frozenset({"own", "existing", "reserved"})
 """Pools whose nodes are at hand for whole months."""
 SLICED_KINDS = frozenset({"on_demand", "spot"})
 """Pools whose nodes may differ in each timeslice."""
+LEAST_LOAD_REPLICAS = 1e-6
+"""Load below which the solver's tolerances would see none: the smallest that a workload with any load puts on a replica."""
 Make = Callable[[str, tuple[Any, ...], float, float, str], Any]
 """(family, index, lower bound, upper bound, "int" | "bin" | "real") → a variable."""
 
@@ -222,8 +224,9 @@ class Sets:
         return {}
 
     def load_replicas(self, w: WorkloadData, k: CandidateData, m: int, t: int) -> float:
-        """Replicas of k that the whole peak of w fills (its share times this is its load)."""
-        return self.peak_req_per_s(w, m, t) / self._served_req_per_s[w.id, k.id]
+        """Replicas of k that the whole peak of w fills (its share times this is its load); any load at all asks for a replica."""
+        load = self.peak_req_per_s(w, m, t) / self._served_req_per_s[w.id, k.id]
+        return max(load, LEAST_LOAD_REPLICAS) if load > 0 else 0.0
 
     @cached_property
     def _served_req_per_s(self) -> Mapping[tuple[str, str], float]:

@@ -17,14 +17,19 @@ from planner.milp.dominance import prune as drop_dominated
 from planner.milp.elastic import explain
 from planner.milp.engine import Floats, Model, Run, build, run_highs, run_pulp, to_lp
 from planner.milp.problem import HELD_KINDS, Sets, Variables
-from planner.milp.months import run_months
+from planner.milp.focus import focus
+from planner.milp.months import relaxed_bound, run_months
 from planner.milp.stages import run_stages
 from planner.milp.verify import check_solution
 from planner.schema.problem import NoSolution, ProblemData, Solution
 
 NOISE = 1e-9
+CRUMB = 1e-6
+"""Smallest part of a load that is taken to be meant."""
 WHOLE_COUNT = 1500
 """Whole unknowns up to which one run of the solver proves the optimum fast; beyond, months are taken apart."""
+FOCUS_FROM_COUNT = 12
+"""Pools beyond which a plan is first looked for among the few that look best."""
 MAX_CHOICES = 6
 """Combinations of variants that are solved one by one; more are left open within each month (the bound holds, the gap may stay)."""
 
@@ -60,30 +65,52 @@ def solve(
 
 
 def by_choice(d: ProblemData, model: Model, gap_frac: float, time_limit_s: float | None, is_sketch: bool) -> tuple[ProblemData, Model, Run]:
-    """Solve a large problem month by month, once for each choice of variants; return the best with the least of their bounds.
+    """Solve a large problem month by month; return the part that holds the best plan, its model, and a run with a bound of all of `d`.
 
-    Where no plan comes of it, the stages of `stages.py` are tried in the time that is left.
+    A plan is looked for where it most likely is (`focus`), once for each choice of variants. Where that is not the whole problem, the
+    whole gives the bound: the relaxation of its months, and a search of its own in the time that is left. Without any plan the stages of
+    `stages.py` are tried.
     """
     began = time.perf_counter()
     limit = 600.0 if time_limit_s is None else time_limit_s
+
+    def left() -> float:
+        return max(0.5, limit - (time.perf_counter() - began))
+
+    part = focus(d) if len(d.pools) > FOCUS_FROM_COUNT else d
+    is_whole = len(part.candidates) == len(d.candidates)
+    best, bound, clock = _choose(part, model if is_whole else None, gap_frac, left() if is_whole else left() / 2, is_sketch, math.inf)
+    if not is_whole:
+        bound = relaxed_bound(model)
+        if best is not None and best[2].objective - bound > gap_frac * abs(best[2].objective) and not is_sketch:
+            other, whole_bound, late = _choose(d, model, gap_frac, left(), is_sketch, best[2].objective)
+            bound, clock = max(bound, whole_bound), clock or late
+            if other is not None and other[2].objective < best[2].objective:
+                best = other
+    if best is None:
+        return d, model, run_stages(model, gap_frac=gap_frac, time_limit_s=left())
+    problem, mine, run = best
+    return problem, mine, replace(run, bound=min(bound, run.objective), stopped_by_clock=clock)
+
+
+def _choose(
+    d: ProblemData, model: Model | None, gap_frac: float, seconds: float, is_sketch: bool, cutoff: float
+) -> tuple[tuple[ProblemData, Model, Run] | None, float, bool]:
+    """Return (best part, bound, whether the clock stopped it) over the choices of variants."""
+    began = time.perf_counter()
     parts = choices(d)
     best: tuple[ProblemData, Model, Run] | None = None
     bound, clock = math.inf, False
     for i, part in enumerate(parts):
-        mine = model if len(parts) == 1 else build(part)
-        seconds = (limit - (time.perf_counter() - began)) / (len(parts) - i)
-        cutoff = best[2].objective if best is not None else math.inf
-        run = run_months(mine, gap_frac=gap_frac, time_limit_s=max(seconds, 0.5), cutoff_usd=cutoff, is_sketch=is_sketch)
+        mine = model if model is not None and len(parts) == 1 else build(part)
+        each = max(0.5, (seconds - (time.perf_counter() - began)) / (len(parts) - i))
+        run = run_months(mine, gap_frac=gap_frac, time_limit_s=each, cutoff_usd=cutoff, is_sketch=is_sketch)
         if run.status == "infeasible":
             continue
         bound, clock = min(bound, run.bound), clock or run.stopped_by_clock
         if run.status in ("optimal", "feasible") and run.objective < cutoff:
-            best = (part, mine, run)
-    if best is None:
-        rest = max(1.0, limit - (time.perf_counter() - began))
-        return d, model, run_stages(model, gap_frac=gap_frac, time_limit_s=rest)
-    part, mine, run = best
-    return part, mine, replace(run, bound=min(bound, run.objective), stopped_by_clock=clock)
+            best, cutoff = (part, mine, run), run.objective
+    return best, bound, clock
 
 
 def choices(d: ProblemData) -> list[ProblemData]:
@@ -113,6 +140,7 @@ def finish(problem: ProblemData, pruned: ProblemData, model: Model, run: Run, ga
     """Return the priced solution of a run that has values, checked against the whole problem."""
     values = polish(model, run.values)
     v = numbers(model, values)
+    drop_crumbs(v)
     solution = read_solution(pruned, model, v, run, gap_frac, time.perf_counter() - began)
     check_solution(problem, solution)
     return solution
@@ -141,6 +169,21 @@ def numbers(model: Model, values: Floats) -> Variables:
             number = 0.0
         table[index if len(index) > 1 else index[0]] = int(number) if is_int else number
     return v
+
+
+def drop_crumbs(v: Variables) -> None:
+    """Move parts of a load below `CRUMB` to the largest part of the same load: they are tolerance, and a rule would count them as running."""
+    parts: dict[tuple[Any, ...], list[tuple[float, dict[Any, Any], Any]]] = {}
+    for table in (v.share, v.call):
+        for key, x in table.items():
+            if x > 0:
+                parts.setdefault((key[0], *key[2:]), []).append((x, table, key))
+    for load in parts.values():
+        most, largest, at = max(load, key=lambda part: part[0])
+        for x, table, key in load:
+            if x < CRUMB < most:
+                table[key] = 0.0
+                largest[at] += x
 
 
 def read_solution(d: ProblemData, model: Model, v: Variables, run: Run, gap_frac: float, seconds: float) -> Solution:

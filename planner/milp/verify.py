@@ -241,7 +241,7 @@ def _units(a: ApiData, w: WorkloadData) -> tuple[tuple[str, float, float | None]
 
 
 def _survival(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
-    """Redistribute what a failure takes: own spare, then peers' spare at their worst exchange rate, then APIs with room."""
+    """Redistribute what a failure takes: own spare, then peers' spare at the worst exchange rate of those it serves, then APIs with room."""
     load = _loads(d, x)
     pool = {p.id: p for p in d.pools}
     strict = [w for w in d.workloads if w.survive != "none"]
@@ -256,7 +256,7 @@ def _survival(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
             for j in d.candidates:
                 if j.variant != k.variant or j.id == kid or (w.survive == "node" and j.pool == k.pool):
                     continue
-                tenants = [u for u in k.req_per_s_by_workload if k.req_per_s_by_workload[u] > 0]
+                tenants = [u for u in k.req_per_s_by_workload if x.share.get((u, kid, m, t), 0.0) > TOLERANCE]
                 rate = min(
                     j.req_per_s_by_workload.get(u, 0.0) * _derate(d, j) / (k.req_per_s_by_workload[u] * _derate(d, k)) for u in tenants
                 )
