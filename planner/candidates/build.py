@@ -102,9 +102,9 @@ def refuse_stale(file: WorkloadFile, ledger: Ledger, as_of: date) -> None:
         stale = ledger.stale.get(way, [])
         if way in allowed and stale and not ledger.fresh_count.get(way):
             newest = max(row.retrieved_on for row in stale)
+            which = f"all {len(stale)} {way} prices are" if len(stale) > 1 else f"the one {way} price is"
             lines.append(
-                f"{f'all {len(stale)} {way} prices are' if len(stale) > 1 else f'the one {way} price is'} older than {days} days on {as_of}, "
-                f"the newest is of {newest}; "
+                f"{which} older than {days} days on {as_of}, the newest is of {newest}; "
                 "take a newer snapshot (--prices), raise plan.max_price_age_days, or accept them with --allow-stale"
             )
     if lines:

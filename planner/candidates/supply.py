@@ -257,10 +257,10 @@ def rented_pools(
     ]  # fmt: skip
     rows = judged(asked, "rent", as_of, plan.max_price_age_days.rent, allow_stale, ledger)
     kept = {row.id for row in rows}
-    for row in asked:
-        if row.id in chosen and row.id not in kept:
-            label = f"{catalog.nodes[row.node].name} from {provider_name(row.provider)}{_at(row.region)}"
-            exclude_stale(ledger, file, "rent", row, label, plan.max_price_age_days.rent)
+    for old in asked:
+        if old.id in chosen and old.id not in kept:
+            label = f"{catalog.nodes[old.node].name} from {provider_name(old.provider)}{_at(old.region)}"
+            exclude_stale(ledger, file, "rent", old, label, plan.max_price_age_days.rent)
     groups: dict[tuple[str, str, tuple[str, ...]], list[RentRow]] = {}
     for row in rows:
         assert isinstance(row, RentRow)

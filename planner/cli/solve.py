@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
-from datetime import datetime
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import click
+
+
+class Within(click.FloatRange):
+    """A number within its bounds; `nan`, which is within none and passes every comparison, is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail in one line."""
+        number = float(super().convert(value, param, ctx))
+        if number != number:  # nan alone differs from itself
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
 
 
 @click.command()
@@ -15,8 +27,8 @@ import click
 @click.option("--prices", metavar="DAY", help="Price snapshot, for example 2026-11-30 (the file's own, else the newest).")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out"), show_default=True, help="Folder for the plan and its report.")
 @click.option("--format", "formats", default="html,pdf,md", show_default=True, help="Reports to write beside plan.json.")
-@click.option("--gap", "gap_frac", type=click.FloatRange(0, 0.5), default=1e-3, show_default=True, help="Proven distance to the optimum at which to stop.")
-@click.option("--time-limit", "time_limit_s", type=click.FloatRange(1, 86400), default=60, show_default=True, help="Seconds for the search.")
+@click.option("--gap", "gap_frac", type=Within(0, 0.5), default=1e-3, show_default=True, help="Proven distance to the optimum at which to stop.")
+@click.option("--time-limit", "time_limit_s", type=Within(1, 86400), default=60, show_default=True, help="Seconds for the search.")
 @click.option("--timeslices", "timeslice_count", type=click.IntRange(1, 168), default=8, show_default=True, help="Stretches that the week is cut into.")
 @click.option("--as-of", metavar="DAY", help="Day of the decision (the file's own, else today).")
 @click.option("--allow-stale", is_flag=True, help="Use prices older than the file's limit; page one then says so.")
@@ -55,10 +67,8 @@ def solve(
     print_plan(build_view(plan), Console(), files)
 
 
-def day(text: str | None, option: str) -> "datetime.date | None":  # type: ignore[name-defined]
+def day(text: str | None, option: str) -> date | None:
     """Return a day, or raise `InputError` for a text that is none."""
-    from datetime import date
-
     from planner.errors import Fault, InputError
 
     if text is None:

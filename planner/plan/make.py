@@ -14,7 +14,7 @@ from planner.candidates.build import Prepared, prepare
 from planner.catalog import Catalog, load_catalog
 from planner.errors import AnswerIsNo
 from planner.milp import solve
-from planner.milp.constraints import CAPITAL
+from planner.milp.costs import CAPITAL
 from planner.milp.dominance import Pruned
 from planner.milp.elastic import explain, promises
 from planner.milp.prune import prune
@@ -188,7 +188,8 @@ def no_plan(answer: NoSolution, prepared: Prepared) -> AnswerIsNo:
     texts = [relaxed(*(at_most(prepared.problem, change) if len(changes) == 1 else change)) for change in changes]
     if [c for c in changes if c[2] == "frac" and c[1] >= ALL_OF_IT and c[0].startswith("workloads.")]:
         limits = [p.name for p in promises(prepared.problem) if not p.name.startswith("workloads.")]
-        return AnswerIsNo("infeasible", [f"no plan keeps every promise, and none of {names(limits) or 'them'} alone is enough: raise several at once"])
+        alone = names(limits) or "them"
+        return AnswerIsNo("infeasible", [f"no plan keeps every promise, and none of {alone} alone is enough: raise several at once"])
     if answer.reasons[0].startswith("together"):
         return AnswerIsNo("infeasible", [f"no plan keeps every promise; one exists with all of these changes: {names(texts)}"])
     return AnswerIsNo("infeasible", [f"no plan keeps every promise; {text}, and one exists" for text in texts])
@@ -202,21 +203,19 @@ def within_limits_later(problem: ProblemData) -> ProblemData:
 
 
 def at_most(problem: ProblemData, change: tuple[str, float, str]) -> tuple[str, float, str]:
-    """Return a raise of a budget, lowered to what the plan without that budget needs where this is less: a raise found in haste may be large."""
+    """Return a raise of a budget, lowered to what the plan without it needs where this is less: one found in haste may be large."""
     promise, amount, unit = change
-    field = promise.replace("budgets.", "").replace("capex_usd", "capex_budget_usd").replace("opex_usd", "opex_budget_usd")
-    if not promise.startswith("budgets."):
-        return change
-    free = solve(prune(replace(problem, **{field: None}))[0], time_limit_s=None, is_sketch=True)
-    if isinstance(free, NoSolution):
-        return change
-    lines = free.cost_usd_by_month
-    if field == "capex_budget_usd":
-        needed = sum(lines["capex"])
-    else:
-        running = [usd_by_month for name, usd_by_month in lines.items() if name not in CAPITAL]
-        needed = max(sum(line[m] for line in running) for m in range(problem.months_count))
-    return promise, min(amount, needed - getattr(problem, field)), unit
+    capex, opex = problem.capex_budget_usd, problem.opex_budget_usd_per_month
+    if promise == "budgets.capex_usd" and capex is not None:
+        free = solve(prune(replace(problem, capex_budget_usd=None))[0], time_limit_s=None, is_sketch=True)
+        if isinstance(free, Solution):
+            amount = min(amount, sum(free.cost_usd_by_month["capex"]) - capex)
+    elif promise == "budgets.opex_usd_per_month" and opex is not None:
+        free = solve(prune(replace(problem, opex_budget_usd_per_month=None))[0], time_limit_s=None, is_sketch=True)
+        if isinstance(free, Solution):
+            running = [line for name, line in free.cost_usd_by_month.items() if name not in CAPITAL]
+            amount = min(amount, max(sum(line[m] for line in running) for m in range(problem.months_count)) - opex)
+    return promise, amount, unit
 
 
 def relaxed(promise: str, amount: float, unit: str) -> str:

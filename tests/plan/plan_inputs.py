@@ -128,7 +128,8 @@ def later() -> dict[str, Any]:
 
 FILES: dict[str, dict[str, Any]] = {
     "small": document(), "own_now": own_now(), "everything_allowed": with_api(["own", "rent", "api"]), "only_own": with_api(["own"]),
-    "only_api": with_api(["api"]), "bridged": bridged(), "rented": rented(), "rented_eu": rented(privacy={"allow": ["rent"], "regions": ["eu"]}),
+    "only_api": with_api(["api"]), "bridged": bridged(), "rented": rented(),
+    "rented_eu": rented(privacy={"allow": ["rent"], "regions": ["eu"]}),
     "two_classes": two_classes(), "due_in_a_day": weekdays(24), "due_in_a_week": weekdays(168), "existing": existing(), "later": later(),
     "survive_replica": own_now(availability={"survive": "replica"}), "survive_node": own_now(availability={"survive": "node"}),
 }  # fmt: skip
