@@ -24,7 +24,9 @@ def main() -> None:
     """Print both medians and their ratio."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     click_s = median_s([sys.executable, "-c", "import click"], runs)
-    help_s = median_s([sys.executable, "-c", "import sys; sys.argv = ['planner', '--help']; from capacity_planner import main; main()"], runs)
+    help_s = median_s(
+        [sys.executable, "-c", "import sys; sys.argv = ['planner', '--help']; from capacity_planner import main; main()"], runs
+    )
     print(f"import click {click_s * 1e3:.0f} ms, planner --help {help_s * 1e3:.0f} ms, ratio {help_s / click_s:.2f} (aim: at most 2.5)")
 
 

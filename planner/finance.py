@@ -24,7 +24,7 @@ def discount_frac_per_month(discount_frac_per_year: float) -> float:
     >>> round(discount_frac_per_month(0.08), 9)
     0.00643403
     """
-    if not 0 <= discount_frac_per_year < 1:
+    if not 0 <= discount_frac_per_year <= 1:
         raise ValueError(f"discount_frac_per_year must lie in 0..1, not {discount_frac_per_year}: 8 % is 0.08")
     return float((1.0 + discount_frac_per_year) ** (1.0 / MONTHS_PER_YEAR)) - 1.0
 
@@ -43,12 +43,12 @@ def discount_factor_frac(discount_frac_per_year: float, after_months: int) -> fl
 def annuity_frac_per_year(rate_frac_per_year: float, over_years: float) -> float:
     """Return the yearly part of a sum that repays it with interest: r/(1−(1+r)^−n); 1/n at a rate of 0.
 
-    Arguments the wrong way round are refused (a rate of 1 or more, or a term below one year).
+    Arguments the wrong way round are refused (a rate above 1, or a term below one year).
 
     >>> round(annuity_frac_per_year(0.08, 4), 6)
     0.301921
     """
-    if not 0 <= rate_frac_per_year < 1:
+    if not 0 <= rate_frac_per_year <= 1:
         raise ValueError(f"rate_frac_per_year must lie in 0..1, not {rate_frac_per_year}: are the arguments swapped?")
     if over_years < 1:
         raise ValueError(f"over_years must be 1 or more, not {over_years}: are the arguments swapped?")

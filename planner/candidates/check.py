@@ -11,6 +11,10 @@ from planner.errors import Fault, InputError, did_you_mean
 from planner.readers.yaml_file import Document, read_yaml
 from planner.schema.workload import Batch, Finetune, Serving, WorkloadFile
 
+LEAST_DEADLINE_HOURS = 1.0
+MOST_OUTPUT_OVER_INPUT = 1000
+"""Output over input of batch work without `tokens`, up to which requests of an assumed prompt are believable (assumed)."""
+
 
 def check_file(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot) -> None:
     """Raise `InputError` with every name the catalog does not know and every key that is not planned yet."""
@@ -38,8 +42,11 @@ def _unknown(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot) -> Iterat
         )
     for index, entry in enumerate(file.owned):
         yield from _one(("owned", index, "node"), entry.node, catalog.nodes, "hardware/nodes")
-    for node in file.nodes:
+    for node, override in file.nodes.items():
         yield from _one(("nodes", node), node, catalog.nodes, "hardware/nodes")
+        ages = [point.age_months for point in override.residual or ()]
+        if len(set(ages)) < len(ages):
+            yield ("nodes", node, "residual"), "two points have the same age", "write one point for each age_months"
     supply = file.plan.supply
     priced = {row.node for row in snapshot.own.values()}
     for index, node in enumerate(supply.buy or ()):
@@ -68,6 +75,16 @@ def _served(here: Place, workload: Serving | Batch, catalog: Catalog, snapshot: 
         if offer not in snapshot.api:
             cure = did_you_mean(offer, snapshot.api, "name an offer of this snapshot, or add its price to your own folder")
             yield (*here, "api_equivalents", index), f"no price for '{offer}' in the snapshot of {snapshot.day}", cure
+    if isinstance(workload, Batch) and workload.deadline_hours < LEAST_DEADLINE_HOURS:
+        what = f"{workload.deadline_hours:g} hours is less than the hour that batch work is planned by"
+        yield (*here, "deadline_hours"), what, "give at least 1 hour, or describe it as serving with a latency"
+    if (
+        isinstance(workload, Batch)
+        and workload.tokens is None
+        and 0 < workload.tokens_per_day.input < workload.tokens_per_day.output / MOST_OUTPUT_OVER_INPUT
+    ):
+        what = f"more than {MOST_OUTPUT_OVER_INPUT} tokens are written for each one read: no request lengths can be assumed"
+        yield (*here, "tokens_per_day"), what, "write `tokens:` with the mean and p99 of prompt and output, or correct the volumes"
     if isinstance(workload, Batch) and workload.tokens is not None:
         volume, tokens = workload.tokens_per_day, workload.tokens
         by_input, by_output = volume.input / tokens.prompt.mean, volume.output / tokens.output.mean

@@ -14,6 +14,14 @@ def not_planned_yet(file: WorkloadFile) -> Iterator[tuple[Place, str, str]]:
     if file.plan.carbon.cap_t_per_year is not None:
         cure = "set a price, carbon.usd_per_t, or remove the cap"
         yield ("plan", "carbon", "cap_t_per_year"), "a cap on emissions is not planned yet", cure
+    if file.plan.report_currency is not None:
+        yield ("plan", "report_currency"), "a second currency is not shown yet", "remove it: every figure is in US dollars"
+    if file.plan.tax is not None:
+        yield ("plan", "tax"), "tax is not shown yet", "remove it: every figure is before tax"
+    for index, entry in enumerate(file.owned):
+        if entry.in_service > file.plan.start:
+            what = f"nodes that come after the first month of the plan ({file.plan.start:%Y-%m}) are not planned yet"
+            yield ("owned", index, "in_service"), what, "leave them out, or start the plan when they serve"
     for name in file.providers:
         cure = "remove them; limits of an API offer belong in its price row"
         yield ("providers", name, "quotas"), "provider quotas are not planned yet", cure

@@ -163,15 +163,17 @@ def _site_fields(site: Site, node: Node) -> dict[str, float]:
     return {
         "hosting_usd_per_node_month": site.hosting_usd_per_kw_month * node.nameplate_w / W_PER_KW,
         "ops_usd_per_node_month": site.ops.usd_per_node_month,
-        "idle_w": node.idle_w, "full_w": node.nameplate_w, "nameplate_w": node.nameplate_w,
-        "rack_units_count": node.rack_units_count or 0, "pue": site.pue, "usd_per_kwh": site.usd_per_kwh,
+        "idle_w": node.idle_w,
+        "full_w": node.nameplate_w,
+        "nameplate_w": node.nameplate_w,
+        "rack_units_count": node.rack_units_count or 0,
+        "pue": site.pue,
+        "usd_per_kwh": site.usd_per_kwh,
         "carbon_g_per_kwh": site.carbon_g_per_kwh or 0.0,
     }
 
 
-def owned_pools(
-    file: WorkloadFile, catalog: Catalog, snapshot: Snapshot, as_of: date, allow_stale: bool, ledger: Ledger
-) -> list[Pool]:
+def owned_pools(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot, as_of: date, allow_stale: bool, ledger: Ledger) -> list[Pool]:
     """Return a pool for every node with a purchase price at every site, and one for every entry of `owned:`."""
     plan, months = file.plan, file.plan.horizon_months
     by_node: dict[str, list[OwnRow]] = {}
@@ -204,10 +206,20 @@ def owned_pools(
                 for m, price in enumerate(capex)
             )
             data = PoolData(
-                id=f"own.{node_id}.{site_id}", kind="own", node=node_id, gpu=node.gpu, gpus_per_node_count=node.gpu_count, site=site_id,
-                price_ids=(row.id,), capex_usd_by_month=capex, residual_usd_by_month=residual, lead_months=lead, life_months=life,
+                id=f"own.{node_id}.{site_id}",
+                kind="own",
+                node=node_id,
+                gpu=node.gpu,
+                gpus_per_node_count=node.gpu_count,
+                site=site_id,
+                price_ids=(row.id,),
+                capex_usd_by_month=capex,
+                residual_usd_by_month=residual,
+                lead_months=lead,
+                life_months=life,
                 support_usd_per_node_month=float(row.usd_per_node)
-                * (warranty if warranty is not None else node.warranty_frac_per_year) / MONTHS_PER_YEAR,
+                * (warranty if warranty is not None else node.warranty_frac_per_year)
+                / MONTHS_PER_YEAR,
                 **_site_fields(site, node),  # type: ignore[arg-type]
             )
             pools.append(Pool(data, node, workloads, f"{node.name} at {_words(site_id)}", site.region, (row,)))
@@ -224,8 +236,14 @@ def owned_pools(
         if workloads:
             price = next((float(own_price(rows).usd_per_node) for n, rows in by_node.items() if n == entry.node), 0.0)
             data = PoolData(
-                id=f"existing.{entry.node}.{entry.site}.{index}", kind="existing", node=entry.node, gpu=node.gpu,
-                gpus_per_node_count=node.gpu_count, site=entry.site, life_months=life_months(file, node), existing_count=entry.count,
+                id=f"existing.{entry.node}.{entry.site}.{index}",
+                kind="existing",
+                node=entry.node,
+                gpu=node.gpu,
+                gpus_per_node_count=node.gpu_count,
+                site=entry.site,
+                life_months=life_months(file, node),
+                existing_count=entry.count,
                 retires_month=left if left < months else None,
                 support_usd_per_node_month=price * node.warranty_frac_per_year / MONTHS_PER_YEAR,
                 **_site_fields(site, node),  # type: ignore[arg-type]
@@ -234,9 +252,7 @@ def owned_pools(
     return pools
 
 
-def rented_pools(
-    file: WorkloadFile, catalog: Catalog, snapshot: Snapshot, as_of: date, allow_stale: bool, ledger: Ledger
-) -> list[Pool]:
+def rented_pools(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot, as_of: date, allow_stale: bool, ledger: Ledger) -> list[Pool]:
     """Return a pool for the cheapest offer of each (node, term, set of workloads that may use it)."""
     plan, months = file.plan, file.plan.horizon_months
     if not any("rent" in w.privacy.allow for w in served(file).values()):
@@ -303,9 +319,15 @@ def rented_pools(
                 ),
             }
         data = PoolData(
-            id=row.id, kind="reserved" if term in TERM_MONTHS else term, node=node_id, gpu=row.gpu,  # type: ignore[arg-type]
-            gpus_per_node_count=row.gpu_count, provider=row.provider, price_ids=tuple(r.id for r in used),
-            usd_per_node_hour_by_month=prices, **fields,  # type: ignore[arg-type]
+            id=row.id,
+            kind="reserved" if term in TERM_MONTHS else term,  # type: ignore[arg-type]
+            node=node_id,
+            gpu=row.gpu,
+            gpus_per_node_count=row.gpu_count,
+            provider=row.provider,
+            price_ids=tuple(r.id for r in used),
+            usd_per_node_hour_by_month=prices,
+            **fields,  # type: ignore[arg-type]
         )
         deal = {"on_demand": "on demand", "spot": "spot", "reserved_1y": "reserved 1 year", "reserved_3y": "reserved 3 years"}[term]
         label = f"{node.name}, {deal}, {provider_name(row.provider)}{_at(row.region)}"
@@ -317,17 +339,34 @@ def sites_data(file: WorkloadFile) -> tuple[SiteData, ...]:
     """Return the sites' fixed costs and limits."""
     return tuple(
         SiteData(
-            name, site.ops.usd_per_month_fixed,
-            None if site.power_limit_kw is None else site.power_limit_kw * W_PER_KW, site.rack_units_count,
+            name,
+            site.ops.usd_per_month_fixed,
+            None if site.power_limit_kw is None else site.power_limit_kw * W_PER_KW,
+            site.rack_units_count,
         )
         for name, site in sorted(file.sites.items())
     )
 
 
 PROVIDER_NAMES: Mapping[str, str] = {
-    "aws": "AWS", "gcp": "Google Cloud", "oci": "Oracle", "openai": "OpenAI", "coreweave": "CoreWeave", "digitalocean": "DigitalOcean",
-    "deepinfra": "DeepInfra", "bedrock": "AWS Bedrock", "vertex": "Google Vertex AI", "azure": "Azure", "runpod_secure": "RunPod Secure Cloud",
-    "runpod_community": "RunPod Community Cloud", "hf_groq": "Hugging Face (Groq)", "ovh": "OVH", "ibm": "IBM", "xai": "xAI", "tensorwave": "TensorWave", "fluidstack": "FluidStack",
+    "aws": "AWS",
+    "gcp": "Google Cloud",
+    "oci": "Oracle",
+    "openai": "OpenAI",
+    "coreweave": "CoreWeave",
+    "digitalocean": "DigitalOcean",
+    "deepinfra": "DeepInfra",
+    "bedrock": "AWS Bedrock",
+    "vertex": "Google Vertex AI",
+    "azure": "Azure",
+    "runpod_secure": "RunPod Secure Cloud",
+    "runpod_community": "RunPod Community Cloud",
+    "hf_groq": "Hugging Face (Groq)",
+    "ovh": "OVH",
+    "ibm": "IBM",
+    "xai": "xAI",
+    "tensorwave": "TensorWave",
+    "fluidstack": "FluidStack",
 }
 
 

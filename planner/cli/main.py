@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import click
 
 from planner import __version__
-from planner.errors import AnswerIsNo, InputError, PlannerError, one_line
+from planner.errors import AnswerIsNo, Fault, InputError, PlannerError, did_you_mean, one_line
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "solve": ("planner.cli.solve", "Decide what to buy, rent and call for a workload file; write the plan and its report."),
@@ -37,6 +38,11 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"no command '{args[0]}'; {did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -51,6 +57,7 @@ def cli(debug: bool) -> None:
 
 def main(args: list[str] | None = None) -> None:
     """Run the command line. Exit 0: done; 1: the answer is no; 2: bad input; 70: a fault of planner itself."""
+    open_streams()
     arguments = sys.argv[1:] if args is None else args
     debug = "--debug" in arguments
     wants_json = "--json" in arguments
@@ -58,26 +65,56 @@ def main(args: list[str] | None = None) -> None:
         code = cli.main(args=arguments, prog_name="planner", standalone_mode=False)
         sys.stdout.flush()
         raise SystemExit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         sys.stderr.write("planner: stopped\n")
         raise SystemExit(130) from None
-    except click.ClickException as error:
-        sys.stderr.write(f"planner: {one_line(error.format_message())}\n")
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(error.format_message() + "\n")
         raise SystemExit(2) from None
+    except click.ClickException as error:
+        raise SystemExit(tell(InputError([Fault("", None, "planner", error.format_message().rstrip("."), "")]), wants_json)) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         raise SystemExit(0) from None
     except PlannerError as error:
         if debug:
             raise
         raise SystemExit(tell(error, wants_json)) from None
-    except (SystemExit, KeyboardInterrupt):
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # rich ends with 1 where the reader left, and 1 means that the answer is no
+            raise SystemExit(0) from None
         raise
+    except OSError as error:
+        if debug:
+            raise
+        where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+        fault = Fault(where, None, "", (error.strerror or str(error)).lower(), "check the path, its permissions and the space left")
+        if not where:  # a write to standard output failed
+            drop_output()
+        raise SystemExit(tell(InputError([fault]), wants_json)) from None
     except Exception as error:
         if debug:
             raise
         sys.stderr.write(f"planner: internal fault, {type(error).__name__}: {one_line(str(error), 200)}; run again with --debug\n")
         raise SystemExit(70) from None
+
+
+def open_streams() -> None:
+    """Give a process that was started without standard streams (`>&-`) streams that lead nowhere, so that no file takes their numbers."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8"))
+
+
+def drop_output() -> None:
+    """Send what is still waiting for standard output nowhere: its reader left, or the disk behind it is full."""
+    with suppress(OSError, ValueError):
+        number = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def tell(error: PlannerError, wants_json: bool) -> int:

@@ -25,19 +25,48 @@ class Within(click.FloatRange):
 @click.command()
 @click.argument("workloads", type=click.Path(path_type=Path))
 @click.option("--prices", metavar="DAY", help="Price snapshot, for example 2026-11-30 (the file's own, else the newest).")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out"), show_default=True, help="Folder for the plan and its report.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("out"),
+    show_default=True,
+    help="Folder for the plan and its report.",
+)
 @click.option("--format", "formats", default="html,pdf,md", show_default=True, help="Reports to write beside plan.json.")
-@click.option("--gap", "gap_frac", type=Within(0, 0.5), default=1e-3, show_default=True, help="Proven distance to the optimum at which to stop.")
+@click.option(
+    "--gap", "gap_frac", type=Within(0, 0.5), default=1e-3, show_default=True, help="Proven distance to the optimum at which to stop."
+)
 @click.option("--time-limit", "time_limit_s", type=Within(1, 86400), default=60, show_default=True, help="Seconds for the search.")
-@click.option("--timeslices", "timeslice_count", type=click.IntRange(1, 168), default=8, show_default=True, help="Stretches that the week is cut into.")
+@click.option(
+    "--timeslices",
+    "timeslice_count",
+    type=click.IntRange(1, 168),
+    default=8,
+    show_default=True,
+    help="Stretches that the week is cut into.",
+)
 @click.option("--as-of", metavar="DAY", help="Day of the decision (the file's own, else today).")
 @click.option("--allow-stale", is_flag=True, help="Use prices older than the file's limit; page one then says so.")
-@click.option("--catalog", "overlay", type=click.Path(path_type=Path, file_okay=False), help="Your own hardware/, pricing/ and models, laid over the shipped ones.")
+@click.option(
+    "--catalog",
+    "overlay",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Your own hardware/, pricing/ and models, laid over the shipped ones.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def solve(
-    workloads: Path, prices: str | None, out: Path, formats: str, gap_frac: float, time_limit_s: float, timeslice_count: int, as_of: str | None,
-    allow_stale: bool, overlay: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    workloads: Path,
+    prices: str | None,
+    out: Path,
+    formats: str,
+    gap_frac: float,
+    time_limit_s: float,
+    timeslice_count: int,
+    as_of: str | None,
+    allow_stale: bool,
+    overlay: Path | None,
+    as_json: bool,
+) -> None:
     """Decide what to buy, rent and call for the workloads in a file; write the plan and its report."""
     from planner.catalog import load_catalog
     from planner.plan import Options, make_plan
@@ -48,8 +77,13 @@ def solve(
     wanted = check_formats([name.strip() for name in formats.split(",") if name.strip()])
     file = load_workload(workloads)
     options = Options(
-        prices=day(prices, "--prices"), as_of=day(as_of, "--as-of"), gap_frac=gap_frac, time_limit_s=time_limit_s, allow_stale=allow_stale,
-        timeslice_count=timeslice_count, progress=teller(as_json),
+        prices=day(prices, "--prices"),
+        as_of=day(as_of, "--as-of"),
+        gap_frac=gap_frac,
+        time_limit_s=time_limit_s,
+        allow_stale=allow_stale,
+        timeslice_count=timeslice_count,
+        progress=teller(as_json),
         command=command_of(workloads, prices, gap_frac, timeslice_count, as_of, allow_stale, overlay),
     )
     plan = make_plan(file, load_catalog(overlay), options)
@@ -85,9 +119,12 @@ def command_of(
     """Return the command that makes the same plan again: only what differs from the defaults."""
     parts = ["planner", "solve", workloads.as_posix()]
     for option, value, default in (
-        ("--prices", prices, None), ("--gap", f"{gap_frac:g}", "0.001"), ("--timeslices", str(timeslice_count), "8"), ("--as-of", as_of, None),
+        ("--prices", prices, None),
+        ("--gap", f"{gap_frac:g}", "0.001"),
+        ("--timeslices", str(timeslice_count), "8"),
+        ("--as-of", as_of, None),
         ("--catalog", overlay.as_posix() if overlay else None, None),
-    ):  # fmt: skip
+    ):
         if value is not None and value != default:
             parts += [option, value]
     if allow_stale:

@@ -89,8 +89,9 @@ def replicas_within_nodes(v: Variables, d: ProblemData) -> Rows:
 def supply_at_hand(v: Variables, d: ProblemData) -> Rows:
     r"""A part of a load needs a whole replica and a whole node to be served at all (these rows only tighten the relaxation).
 
-    .. math:: share_{w,k,m,t} \le most_{w,m,t}\, replicas_{k,m,t}, \qquad \sum_{k \in p} share_{w,k,m,t} \le \min(most_{w,m,t}, most_{w,p,m,t})\,
-       nodes_{p,m,t}, \qquad \sum_k \min(1, \mu_{w,k} / peak_{w,m,t})\, replicas_{k,m,t} + \sum_a call_{w,a,m,t} \ge 1   [part of the rate]
+    .. math:: share_{w,k,m,t} \le most_{w,m,t}\, replicas_{k,m,t}, \qquad
+       \sum_{k \in p} share_{w,k,m,t} \le \min(most_{w,m,t}, most_{w,p,m,t})\, nodes_{p,m,t}, \qquad
+       \sum_k \min(1, \mu_{w,k} / peak_{w,m,t})\, replicas_{k,m,t} + \sum_a call_{w,a,m,t} \ge 1   [part of the rate]
     """
     s = v.sets
     for w in s.workloads:
@@ -109,7 +110,12 @@ def supply_at_hand(v: Variables, d: ProblemData) -> Rows:
                     if here:
                         node = max(1.0 / (s.nodes_of_replica(k) * s.load_replicas(w, k, m, t)) for k in here)
                         terms = [(v.share[w.id, k.id, m, t], 1.0) for k in here]
-                        yield Row(row_name("supply_at_hand", "node", w.id, p.id, m, t), [*terms, (v.nodes_at(p, m, t), -min(most, node))], "<=", 0.0)
+                        yield Row(
+                            row_name("supply_at_hand", "node", w.id, p.id, m, t),
+                            [*terms, (v.nodes_at(p, m, t), -min(most, node))],
+                            "<=",
+                            0.0,
+                        )
                 if w.kind == "serving" and mine:
                     terms = [(v.replicas[k.id, m, t], min(1.0, 1.0 / s.load_replicas(w, k, m, t))) for k in mine]
                     terms += [(v.call[w.id, a.id, m, t], 1.0) for a in s.apis_of[w.id] if (w.id, a.id, m, t) in v.call]

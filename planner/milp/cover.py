@@ -47,7 +47,7 @@ class Cover:
 
     @cached_property
     def restart_frac(self) -> tuple[float, ...]:
-        """For each timeslice: entries into it over its hours in a week; a node that restarts at each one pays so many cold starts an hour."""
+        """For each timeslice: entries into it over its hours in a week, the cold starts an hour of a node that restarts at each."""
         entries = [0] * len(self.d.hours_by_slice)
         for (_, to), count in self.s.hour_steps.items():
             entries[to] += count
@@ -128,7 +128,9 @@ def drop_covered(d: ProblemData) -> tuple[ProblemData, tuple[Covered, ...]]:
             gone.add(p.id)
             what = "an hour of one node" if p.kind == "on_demand" else "a month of the commitment"
             by = ", ".join(sorted(used))
-            log.append(Covered(p.id, by, f"all that it could serve costs no more than {what} when served by {by}, in every month and timeslice"))
+            log.append(
+                Covered(p.id, by, f"all that it could serve costs no more than {what} when served by {by}, in every month and timeslice")
+            )
     kept = tuple(p for p in d.pools if p.id not in gone)
     return replace(d, pools=kept, candidates=tuple(_candidates(d, gone))), tuple(log)
 

@@ -80,7 +80,7 @@ class Months:
         for m in range(self.count):
             columns = np.flatnonzero((self.a.month == m) | (self.held_month == m) | self.is_use)
             rows = np.flatnonzero((np.asarray(pattern[:, columns].sum(axis=1)).ravel() == size) & (size > 0))
-            place = {self._without_month(j): i for i, j in enumerate(columns)}
+            place = {self._without_month(int(j)): i for i, j in enumerate(columns)}
             self.months.append(Month(columns, rows, np.flatnonzero(self.held_month == m), place))
             inside.append(rows)
         self.inside = np.unique(np.concatenate(inside))
@@ -109,7 +109,7 @@ class Months:
                 continue
             lead, lasts = (p.lead_months, p.life_months) if p.kind == "own" else (0, p.term_months)
             for b in s.order_months(p):
-                window = [m for m in range(b + lead, min(b + lead + lasts, self.count))]
+                window = list(range(b + lead, min(b + lead + lasts, self.count)))
                 if not window:
                     continue
                 each = max(0.0, float(self.model.cost[self.at["buy", (p.id, b)]])) / len(window)
@@ -139,7 +139,10 @@ class Months:
         return run_highs(lp, gap_frac=0.0, time_limit_s=seconds, start=month.start, mip_abs_gap=gap_abs, **quick)
 
     def sketch_month(self, m: int, price: Floats, gap_abs: float, seconds: float) -> Run:
-        """Solve every `SKETCH_STRIDE`th month; in between keep the later month's whole numbers and fit the rest, bounded by the relaxation."""
+        """Solve every `SKETCH_STRIDE`th month; in between keep the later month's whole numbers and fit the rest.
+
+        The relaxation is the bound there.
+        """
         month = self.months[m]
         if month.start is None or (self.count - 1 - m) % SKETCH_STRIDE == 0:
             return self.solve_month(m, price, gap_abs, seconds)
@@ -165,7 +168,10 @@ class Months:
         out[month.columns[own]] = x[own]
 
     def each(self, solve: Callable[[int], Run], months: Sequence[int] | None = None) -> dict[int, Run]:
-        """Solve months (all of them), in chains from late to early, each started from its neighbour's answer where it has none of its own."""
+        """Solve months (all of them), in chains from late to early.
+
+        Each is started from its neighbour's answer where it has none of its own.
+        """
         chosen = sorted(range(self.count) if months is None else months)
         runs: dict[int, Run] = {}
         size = max(1, -(-len(chosen) // CHAINS))
@@ -315,9 +321,7 @@ def _fleet_at(p: Months, price: Floats) -> float:
     return run.objective if run.status == "optimal" else -INF
 
 
-def _master(
-    p: Months, columns: list[Column], center: Floats, box: float, left: Callable[[], float]
-) -> tuple[Floats | None, Floats | None]:
+def _master(p: Months, columns: list[Column], center: Floats, box: float, left: Callable[[], float]) -> tuple[Floats | None, Floats | None]:
     """Return the fleet of the cheapest choice of one column a month, and the prices of the relaxation's duals, kept within the box.
 
     The box is two columns for each node held: one more at the price's upper end, one less at its lower end.

@@ -35,7 +35,12 @@ def _beyond_limits(d: ProblemData) -> Iterator[Pruned]:
     for p in d.pools:
         if p.kind != "own":
             continue
-        text = _limit(d, p, sites[p.site].power_limit_w if p.site in sites else None, sites[p.site].rack_units_limit_count if p.site in sites else None)
+        text = _limit(
+            d,
+            p,
+            sites[p.site].power_limit_w if p.site in sites else None,
+            sites[p.site].rack_units_limit_count if p.site in sites else None,
+        )
         if text:
             yield Pruned(p.id, "", text)
 

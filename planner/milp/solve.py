@@ -16,9 +16,9 @@ from planner.milp.costs import priced
 from planner.milp.dominance import prune as drop_dominated
 from planner.milp.elastic import explain
 from planner.milp.engine import Floats, Model, Run, build, run_highs, run_pulp, to_lp
-from planner.milp.problem import HELD_KINDS, Sets, Variables
 from planner.milp.focus import focus
 from planner.milp.months import relaxed_bound, run_months
+from planner.milp.problem import HELD_KINDS, Sets, Variables
 from planner.milp.stages import run_stages
 from planner.milp.verify import check_solution
 from planner.schema.problem import NoSolution, ProblemData, Solution
@@ -172,7 +172,7 @@ def numbers(model: Model, values: Floats) -> Variables:
 
 
 def drop_crumbs(v: Variables) -> None:
-    """Move parts of a load below `CRUMB` to the largest part of the same load: they are tolerance, and a rule would count them as running."""
+    """Move parts of a load below `CRUMB` to its largest part: they are tolerance, and a rule would count them as running."""
     parts: dict[tuple[Any, ...], list[tuple[float, dict[Any, Any], Any]]] = {}
     for table in (v.share, v.call):
         for key, x in table.items():

@@ -241,7 +241,7 @@ def _units(a: ApiData, w: WorkloadData) -> tuple[tuple[str, float, float | None]
 
 
 def _survival(d: ProblemData, x: Solution) -> Iterator[tuple[str, float]]:
-    """Redistribute what a failure takes: own spare, then peers' spare at the worst exchange rate of those it serves, then APIs with room."""
+    """Redistribute what a failure takes: own spare, peers' spare at the worst exchange rate of those it serves, then APIs with room."""
     load = _loads(d, x)
     pool = {p.id: p for p in d.pools}
     strict = [w for w in d.workloads if w.survive != "none"]

@@ -349,7 +349,8 @@ def _latency(load: _Load, batch: float) -> Latency:
     offered = batch + max(z - 1.0, 0.0) + rate * (wait + service)
     x, beyond = _crowd_score(load.slots / scale, offered / scale), _crowd_score((load.slots + 0.01) / scale, offered / scale)
     above = math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi) * max(beyond - x, 0.0) / 0.01 * drain_s * capacity
-    p_slot = above / (above + _phi(x))
+    within = _phi(x)
+    p_slot = above / (above + within) if above + within > 0.0 else 1.0  # so crowded that both underflow: every arrival waits
     slot_wait = p_slot * drain_s
     slot99, slot50 = _tail(p_slot, slot_wait, 0.01), _tail(p_slot, slot_wait, 0.5)
 

@@ -14,7 +14,7 @@ from planner.schema.problem import NoSolution, ProblemData, Solution
 Solve = Callable[[ProblemData], Solution | NoSolution]
 OWN = frozenset({"own", "existing"})
 RENT = frozenset({"reserved", "on_demand", "spot"})
-KINDS = (
+KINDS: tuple[tuple[str, str, frozenset[str], bool], ...] = (
     ("all_own", "All owned", OWN, False),
     ("all_rent", "All rented", RENT, False),
     ("all_api", "All called as an API", frozenset(), True),
@@ -46,11 +46,22 @@ def one(prepared: Prepared, name: str, title: str, problem: ProblemData, best: S
     if isinstance(answer, NoSolution):
         return _none(name, title, "; ".join(answer.reasons))
     difference = answer.npv_cost_usd - best.npv_cost_usd
-    proof = f"proven within {answer.gap_frac:.2%}" if answer.status == "optimal" else f"best found, within {answer.gap_frac:.1%} of its bound"
-    held = "as this plan" if abs(difference) <= 1e-6 * abs(best.npv_cost_usd) else f"{usd(abs(difference))} {'more' if difference > 0 else 'less'}"
+    proof = (
+        f"proven within {answer.gap_frac:.2%}" if answer.status == "optimal" else f"best found, within {answer.gap_frac:.1%} of its bound"
+    )
+    held = (
+        "as this plan"
+        if abs(difference) <= 1e-6 * abs(best.npv_cost_usd)
+        else f"{usd(abs(difference))} {'more' if difference > 0 else 'less'}"
+    )
     return Alternative(
-        name=name, title=title, npv_cost_usd=answer.npv_cost_usd, tco_usd=tco_usd(answer), difference_usd=difference,
-        reason=f"{held}; {proof}", cost_lines=cost_lines(answer),
+        name=name,
+        title=title,
+        npv_cost_usd=answer.npv_cost_usd,
+        tco_usd=tco_usd(answer),
+        difference_usd=difference,
+        reason=f"{held}; {proof}",
+        cost_lines=cost_lines(answer),
     )
 
 
@@ -73,7 +84,8 @@ def bridge_gap(problem: ProblemData) -> str | None:
     if not waiting:
         return None
     first = max(waiting.values())
-    return f"nothing serves {names(plain(w) for w in waiting)} before the first nodes arrive in month {first}: start in month {first}, or bridge by rent or API"
+    who = names(plain(w) for w in waiting)
+    return f"nothing serves {who} before the first nodes arrive in month {first}: start in month {first}, or bridge by rent or API"
 
 
 def _served(problem: ProblemData, workload: str) -> bool:
@@ -113,4 +125,3 @@ def without_privacy(prepared: Prepared) -> Prepared | None:
 
 def _none(name: str, title: str, reason: str) -> Alternative:
     return Alternative(name=name, title=title, npv_cost_usd=None, tco_usd=None, difference_usd=None, reason=reason)
-

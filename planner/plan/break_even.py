@@ -60,12 +60,18 @@ def _against_rent(prepared: Prepared, pool: Pool, own_usd: float, today: float |
         if p.data.kind == "on_demand" and p.data.gpu == pool.data.gpu and p.data.gpus_per_node_count <= pool.data.gpus_per_node_count
     ]  # fmt: skip
     common = {
-        "node": pool.data.node, "node_name": pool.node.name, "site": pool.data.site or "", "workload": None, "meaning": "hours_billed",
-        "today_frac": today, "own_usd_per_month": own_usd,
+        "node": pool.data.node,
+        "node_name": pool.node.name,
+        "site": pool.data.site or "",
+        "workload": None,
+        "meaning": "hours_billed",
+        "today_frac": today,
+        "own_usd_per_month": own_usd,
     }
     if not rivals:
         text = f"{pool.node.name}: not checked, nobody rents this accelerator to the workloads that may use it"
-        return BreakEven(rival="none", utilization_frac=None, rival_usd_per_month_full=0.0, text=text, **common)  # type: ignore[arg-type]
+        return BreakEven(rival="none", utilization_frac=None, rival_usd_per_month_full=0.0, text=text, **common)
+
     def hourly(p: Pool) -> float:
         return p.data.usd_per_node_hour_by_month[0] * pool.data.gpus_per_node_count / p.data.gpus_per_node_count
 
@@ -76,7 +82,7 @@ def _against_rent(prepared: Prepared, pool: Pool, own_usd: float, today: float |
         text = f"{pool.node.name}: not reached, renting as many GPUs all hours costs {usd(full)} a month, owning them {usd(own_usd)}"
     else:
         text = f"{pool.node.name}: owning ({usd(own_usd)} a month) is cheaper than {rival.name} from {frac:.0%} of the hours billed"
-    return BreakEven(rival=rival.name, utilization_frac=frac, rival_usd_per_month_full=full, text=text, **common)  # type: ignore[arg-type]
+    return BreakEven(rival=rival.name, utilization_frac=frac, rival_usd_per_month_full=full, text=text, **common)
 
 
 def _against_api(
@@ -99,7 +105,16 @@ def _against_api(
         text = f"{pool.node.name} for {plain(workload)}: owning is cheaper than {name} from {frac:.0%} of the node's capacity on"
     return [
         BreakEven(
-            node=pool.data.node, node_name=pool.node.name, site=pool.data.site or "", workload=workload, rival=name, meaning="share_of_capacity",
-            utilization_frac=frac if frac <= 1 else None, today_frac=today, own_usd_per_month=own_usd, rival_usd_per_month_full=full, text=text,
+            node=pool.data.node,
+            node_name=pool.node.name,
+            site=pool.data.site or "",
+            workload=workload,
+            rival=name,
+            meaning="share_of_capacity",
+            utilization_frac=frac if frac <= 1 else None,
+            today_frac=today,
+            own_usd_per_month=own_usd,
+            rival_usd_per_month_full=full,
+            text=text,
         )
     ]

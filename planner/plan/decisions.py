@@ -37,10 +37,14 @@ def decisions(prepared: Prepared, problem: ProblemData, solution: Solution, bill
         pool = prepared.pools[p.id]
         who = tenants(problem, solution, p.id)
         common = {
-            "pool": p.id, "node": p.node, "node_name": pool.node.name, "provider": provider_name(p.provider) if p.provider else None,
-            "site": p.site, "price_ids": p.price_ids,
+            "pool": p.id,
+            "node": p.node,
+            "node_name": pool.node.name,
+            "provider": provider_name(p.provider) if p.provider else None,
+            "site": p.site,
+            "price_ids": p.price_ids,
         }
-        reason = why(prepared, problem, solution, p, who)
+        reason = why(prepared, solution, p, who)
         if p.kind in ("own", "reserved"):
             for (q, m), n in sorted(solution.buy.items()):
                 if q != p.id:
@@ -48,24 +52,47 @@ def decisions(prepared: Prepared, problem: ProblemData, solution: Solution, bill
                 if p.kind == "own":
                     money = n * p.capex_usd_by_month[m]
                     found.append(
-                        Decision(month=m, month_label=month_label(start, m), action="buy", count=n, usd=money, reason=reason,
-                                 in_service_month=m + p.lead_months, **common)
-                    )  # fmt: skip
+                        Decision(
+                            month=m,
+                            month_label=month_label(start, m),
+                            action="buy",
+                            count=n,
+                            usd=money,
+                            reason=reason,
+                            in_service_month=m + p.lead_months,
+                            **common,
+                        )
+                    )
                 else:
                     money = n * p.usd_per_node_hour_by_month[m] * HOURS_PER_MONTH * p.term_months
                     found.append(
-                        Decision(month=m, month_label=month_label(start, m), action="reserve", count=n, usd=money, reason=reason,
-                                 until_month=m + p.term_months, **common)
-                    )  # fmt: skip
+                        Decision(
+                            month=m,
+                            month_label=month_label(start, m),
+                            action="reserve",
+                            count=n,
+                            usd=money,
+                            reason=reason,
+                            until_month=m + p.term_months,
+                            **common,
+                        )
+                    )
         elif p.id in billed:
             b = billed[p.id]
             first = b.first_month or 0
             action = "keep" if p.kind == "existing" else "rent"
             found.append(
-                Decision(month=first, month_label=month_label(start, first), action=action, count=b.nodes_max_count,
-                         usd=b.rent_usd if action == "rent" else b.total_usd, reason=reason,
-                         hours_per_month=b.paid_node_hours / months if action == "rent" else None, **common)
-            )  # fmt: skip
+                Decision(
+                    month=first,
+                    month_label=month_label(start, first),
+                    action=action,
+                    count=b.nodes_max_count,
+                    usd=b.rent_usd if action == "rent" else b.total_usd,
+                    reason=reason,
+                    hours_per_month=b.paid_node_hours / months if action == "rent" else None,
+                    **common,
+                )
+            )
     for a in sorted({a for _, a, _, _ in solution.call}):
         offer = prepared.offers[a]
         who = sorted({w for w, b, _, _ in solution.call if b == a})
@@ -73,15 +100,27 @@ def decisions(prepared: Prepared, problem: ProblemData, solution: Solution, bill
         requests = sum(call_bill(problem, solution, a, w)[2] for w in who)
         first = min(m for _, b, m, _ in solution.call if b == a)
         found.append(
-            Decision(month=first, month_label=month_label(start, first), action="call", pool=offer.name, node=None, node_name=None,
-                     provider=provider_name(offer.row.provider), site=None, count=0, usd=money, requests_per_month=requests / months,
-                     reason=f"serves {names(plain(w) for w in who)} at the lowest price that the rules admit", price_ids=(a,))
-        )  # fmt: skip
+            Decision(
+                month=first,
+                month_label=month_label(start, first),
+                action="call",
+                pool=offer.name,
+                node=None,
+                node_name=None,
+                provider=provider_name(offer.row.provider),
+                site=None,
+                count=0,
+                usd=money,
+                requests_per_month=requests / months,
+                reason=f"serves {names(plain(w) for w in who)} at the lowest price that the rules admit",
+                price_ids=(a,),
+            )
+        )
     order = {"buy": 0, "reserve": 1, "rent": 2, "call": 3, "keep": 4}
     return tuple(sorted(found, key=lambda d: (order[d.action], d.month, d.pool)))
 
 
-def why(prepared: Prepared, problem: ProblemData, solution: Solution, p: PoolData, who: list[str]) -> str:
+def why(prepared: Prepared, solution: Solution, p: PoolData, who: list[str]) -> str:
     """Return one sentence: whom a pool serves, in which replicas, and which rule leaves no other supply."""
     if not who:
         return "held without load: a rule of the file asks for it"
@@ -99,11 +138,16 @@ def why(prepared: Prepared, problem: ProblemData, solution: Solution, p: PoolDat
 def cost_lines(solution: Solution) -> tuple[CostLine, ...]:
     """Return the lines of the objective that are not zero, dearest first."""
     lines = [
-        CostLine(name=name, title=LINE_TITLES[name], npv_usd=npv, total_usd=sum(solution.cost_usd_by_month[name]),
-                 usd_by_month=solution.cost_usd_by_month[name])
+        CostLine(
+            name=name,
+            title=LINE_TITLES[name],
+            npv_usd=npv,
+            total_usd=sum(solution.cost_usd_by_month[name]),
+            usd_by_month=solution.cost_usd_by_month[name],
+        )
         for name, npv in solution.cost_npv_usd.items()
         if npv or any(solution.cost_usd_by_month[name])
-    ]  # fmt: skip
+    ]
     return tuple(sorted(lines, key=lambda line: (-line.npv_usd, line.name)))
 
 
@@ -112,7 +156,10 @@ def timeslices(prepared: Prepared, problem: ProblemData) -> tuple[Timeslice, ...
     slices = prepared.demand.timeslices
     return tuple(
         Timeslice(
-            index=t, hours_per_month=hours, hours_of_week=slices.hours_in(t), label=week_label(slices.hours_in(t)),
+            index=t,
+            hours_per_month=hours,
+            hours_of_week=slices.hours_in(t),
+            label=week_label(slices.hours_in(t)),
             mean_req_per_s={w.id: w.mean_req_per_s[0][t] for w in problem.workloads},
             peak_req_per_s={w.id: w.peak_req_per_s[0][t] for w in problem.workloads},
         )
@@ -143,10 +190,13 @@ def usage(prepared: Prepared, billed: Mapping[str, PoolBill]) -> tuple[Usage, ..
     """Return node-hours paid against node-hours used of each pool."""
     return tuple(
         Usage(
-            pool=p, name=prepared.pools[p].name, kind=prepared.pools[p].data.kind, node_hours_paid=b.paid_node_hours,
-            node_hours_used=b.used_node_hours, utilization_frac=b.used_node_hours / b.paid_node_hours if b.paid_node_hours else 0.0,
+            pool=p,
+            name=prepared.pools[p].name,
+            kind=prepared.pools[p].data.kind,
+            node_hours_paid=b.paid_node_hours,
+            node_hours_used=b.used_node_hours,
+            utilization_frac=b.used_node_hours / b.paid_node_hours if b.paid_node_hours else 0.0,
             peak_utilization_frac=b.peak_frac,
         )
         for p, b in sorted(billed.items())
     )
-

@@ -67,7 +67,9 @@ def make_plan(file: WorkloadFile, catalog: Catalog | None = None, options: Optio
     refuse_without_supply(prepared)
     problem, pruned = prune(prepared.problem)
     note_pruned(prepared, pruned)
-    options.progress(f"choosing among {len(problem.pools)} pools, {len(problem.candidates)} replica shapes and {len(problem.apis)} API offers")
+    options.progress(
+        f"choosing among {len(problem.pools)} pools, {len(problem.candidates)} replica shapes and {len(problem.apis)} API offers"
+    )
     solution = solve(problem, gap_frac=options.gap_frac, time_limit_s=options.time_limit_s)
     if isinstance(solution, NoSolution):
         raise no_plan(solution, prepared)
@@ -94,7 +96,12 @@ def note_pruned(prepared: Prepared, pruned: Sequence[Pruned]) -> None:
 
 
 def assemble(
-    prepared: Prepared, problem: ProblemData, solution: Solution, beside: tuple[Alternative, ...], options: Options, started_at: datetime,
+    prepared: Prepared,
+    problem: ProblemData,
+    solution: Solution,
+    beside: tuple[Alternative, ...],
+    options: Options,
+    started_at: datetime,
     began: float,
 ) -> Plan:
     """Return the plan file's content from a solution. Raises `AssertionError` where a second pricing does not match the objective."""
@@ -122,8 +129,8 @@ def assemble(
             rechecked=f"every rule recomputed without the solver and held; priced twice, difference {difference:.1e} of the cost",
         ),
         evidence=evidence(prepared, problem, solution), assumptions=assumptions(prepared, solution), limitations=LIMITATIONS,
-        risks=risks(prepared, problem, solution, plans), warnings=page_one_warnings(prepared, problem, solution),
-        resolved_workload=file.model_dump(mode="json", exclude_none=True), data=data_used(prepared, problem, solution),
+        risks=risks(prepared, solution, plans), warnings=page_one_warnings(prepared, solution),
+        resolved_workload=file.model_dump(mode="json", exclude_none=True), data=data_used(prepared, solution),
         problem=asdict(problem), command=options.command,
         run=Run(started_at=started_at, solve_seconds=solution.solve_seconds, total_seconds=time.perf_counter() - began,
                 planner_version=__version__),
@@ -150,8 +157,10 @@ def refuse_without_supply(prepared: Prepared) -> None:
             if e.workload == name and e.kind != "dominated":
                 reasons.setdefault(e.kind, []).append(e.reason)
         told = sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))
-        detail = "; ".join(f"{kind}, {len(texts)} option{'s' if len(texts) > 1 else ''}: {nearest(kind, texts)}" for kind, texts in told[:3])
-        lines.append(f"workloads.{name}: nothing may serve it ({detail or 'no supply has a price'}); {levers(prepared, name, set(reasons))}")
+        detail = "; ".join(
+            f"{kind}, {len(texts)} option{'s' if len(texts) > 1 else ''}: {nearest(kind, texts)}" for kind, texts in told[:3]
+        )
+        lines.append(f"workloads.{name}: nothing may serve it ({detail or 'no supply has a price'}); {levers(name, set(reasons))}")
     if lines:
         raise AnswerIsNo("no_supply", lines)
 
@@ -161,7 +170,7 @@ def nearest(kind: str, texts: list[str]) -> str:
     return min(texts, key=lambda t: (len(t), t)) if kind in ("privacy", "region", "attribute") else sorted(texts)[0]
 
 
-def levers(prepared: Prepared, name: str, kinds: set[str]) -> str:
+def levers(name: str, kinds: set[str]) -> str:
     """Return what the user can change where nothing serves a workload."""
     change = {
         "privacy": "allow another way to serve (privacy.allow)", "region": "allow more regions (privacy.regions)",
@@ -235,11 +244,11 @@ def relaxed(promise: str, amount: float, unit: str) -> str:
     return f"raise {promise} by {math.ceil(amount / 100) / 10:g} kW" if unit == "w" else f"raise {promise} by {math.ceil(amount)}"
 
 
-def page_one_warnings(prepared: Prepared, problem: ProblemData, solution: Solution) -> tuple[str, ...]:
+def page_one_warnings(prepared: Prepared, solution: Solution) -> tuple[str, ...]:
     """Return what page one must say: stale prices, unproven offers, derived prices, a run stopped by the clock."""
     found = []
     stale = {r.id for rows in prepared.ledger.stale.values() for r in rows}
-    rows = used_rows(prepared, problem, solution)
+    rows = used_rows(prepared, solution)
     old = [r for r in rows if r.id in stale]
     if old:
         found.append(f"Stale prices were allowed: {names(f'{row_name(prepared, r)} of {r.retrieved_on}' for r in old)}.")

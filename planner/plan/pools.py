@@ -110,7 +110,9 @@ def bill(problem: ProblemData, solution: Solution, pool: PoolData) -> PoolBill:
             busy_hours += busy * hours
             if by_slice[t]:
                 at_peak = sum(used_frac_by_workload(problem, solution, pool, m, t, of_peak=True).values())
-                peak = max(peak, at_peak / (by_slice[t] * pool.availability_frac if not pool.fallback_usd_per_node_hour_by_month else by_slice[t]))
+                peak = max(
+                    peak, at_peak / (by_slice[t] * pool.availability_frac if not pool.fallback_usd_per_node_hour_by_month else by_slice[t])
+                )
         used += busy_hours
         if pool.kind in ("own", "existing"):
             kwh = finance.energy_kwh(pool.idle_w, HOURS_PER_MONTH, pool.pue, count=count)

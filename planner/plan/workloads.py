@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from planner.candidates.asks import targets_of, tokens_of
+from planner.candidates.asks import context_of, targets_of, tokens_of
 from planner.candidates.build import Candidate, Prepared
 from planner.feasibility import Assessment, Shape, admitted_count, assess
 from planner.physics.memory import device_bytes, terms
@@ -19,9 +19,13 @@ from planner.units import BYTES_PER_GB, SECONDS_PER_HOUR, TOK_PER_MTOK
 MS_PER_S = 1000.0
 FLOP_PER_TFLOP = 1e12
 LIMITED_BY = {
-    "ttft_p99": "the promise on the first token", "tpot_p99": "the promise on the time per token", "e2e_p99": "the promise on the whole answer",
-    "kv_room": "room for the KV cache", "max_sequences": "the sequences that the engine admits", "sessions": "sessions that hold KV open",
-}  # fmt: skip
+    "ttft_p99": "the promise on the first token",
+    "tpot_p99": "the promise on the time per token",
+    "e2e_p99": "the promise on the whole answer",
+    "kv_room": "room for the KV cache",
+    "max_sequences": "the sequences that the engine admits",
+    "sessions": "sessions that hold KV open",
+}
 
 
 def memory_of(shape: Shape, sequences_count: int) -> MemoryByTerm:
@@ -29,10 +33,17 @@ def memory_of(shape: Shape, sequences_count: int) -> MemoryByTerm:
     fp, gpus = shape.formats.footprint, shape.gpus_count
     per_gpu = terms(fp, shape.gpu, shape.tp, shape.pp, shape.context_tok, sequences_count)
     return MemoryByTerm(
-        weights_bytes=per_gpu.weights_bytes * gpus, kv_bytes=per_gpu.kv_bytes * gpus, activation_bytes=per_gpu.activation_bytes * gpus,
-        overhead_bytes=per_gpu.overhead_bytes * gpus, total_bytes=per_gpu.total_bytes * gpus,
-        usable_bytes=shape.usable_bytes_per_gpu * gpus, device_bytes=device_bytes(shape.gpu) * gpus, dominant_term=per_gpu.dominant_term,
-        max_sequences_count=shape.max_sequences_count, context_tok=shape.context_tok, sequences_count=sequences_count,
+        weights_bytes=per_gpu.weights_bytes * gpus,
+        kv_bytes=per_gpu.kv_bytes * gpus,
+        activation_bytes=per_gpu.activation_bytes * gpus,
+        overhead_bytes=per_gpu.overhead_bytes * gpus,
+        total_bytes=per_gpu.total_bytes * gpus,
+        usable_bytes=shape.usable_bytes_per_gpu * gpus,
+        device_bytes=device_bytes(shape.gpu) * gpus,
+        dominant_term=per_gpu.dominant_term,
+        max_sequences_count=shape.max_sequences_count,
+        context_tok=shape.context_tok,
+        sequences_count=sequences_count,
         kv_bytes_per_tok=fp.kv_bytes_per_tok,
     )
 
@@ -55,18 +66,28 @@ def roofline_of(shape: Shape, assessment: Assessment) -> tuple[RooflinePoint, ..
         intensity = flop / moved_bytes
         return RooflinePoint.model_validate(
             {
-                "phase": phase, "intensity_flop_per_byte": intensity, "ridge_flop_per_byte": ridge,
+                "phase": phase,
+                "intensity_flop_per_byte": intensity,
+                "ridge_flop_per_byte": ridge,
                 "attainable_tflop_per_s": min(peak, intensity * bandwidth) / FLOP_PER_TFLOP,
-                "achieved_tflop_per_s": flop / seconds / FLOP_PER_TFLOP, "peak_tflop_per_s": peak / FLOP_PER_TFLOP,
-                "bandwidth_gb_per_s": bandwidth / BYTES_PER_GB, "bound_by": bound_by, "dtype": shape.compute_dtype,
+                "achieved_tflop_per_s": flop / seconds / FLOP_PER_TFLOP,
+                "peak_tflop_per_s": peak / FLOP_PER_TFLOP,
+                "bandwidth_gb_per_s": bandwidth / BYTES_PER_GB,
+                "bound_by": bound_by,
+                "dtype": shape.compute_dtype,
             }
         )
 
     return (
-        point("prefill", prefill_flop, prefill_bytes / step.pp, step.prefill_s(fresh, mix.prompt_mean_tok - fresh),
-              "compute" if prefill_flop / (prefill_bytes / step.pp) > ridge else "memory"),
+        point(
+            "prefill",
+            prefill_flop,
+            prefill_bytes / step.pp,
+            step.prefill_s(fresh, mix.prompt_mean_tok - fresh),
+            "compute" if prefill_flop / (prefill_bytes / step.pp) > ridge else "memory",
+        ),
         point("decode", decode_flop, decode_bytes, step.decode_step_s(result.batch, context), step.bound_by(result.batch, context)),
-    )  # fmt: skip
+    )
 
 
 def worst_load(problem: ProblemData, solution: Solution, workload: str, candidate: Candidate) -> float:
@@ -91,8 +112,12 @@ def latency_of(prepared: Prepared, workload: str, shape: Shape, mix: RequestMix,
         return None if seconds is None or not math.isfinite(seconds) else seconds * MS_PER_S
 
     return Latency(
-        ttft_p99_ms=ms(at.ttft_p99_s), tpot_p99_ms=ms(at.tpot_p99_s), e2e_p99_ms=ms(at.e2e_p99_s), ttft_p99_target_ms=ms(targets.ttft_p99_s),
-        tpot_p99_target_ms=ms(targets.tpot_p99_s), e2e_p99_target_ms=ms(targets.e2e_p99_s),
+        ttft_p99_ms=ms(at.ttft_p99_s),
+        tpot_p99_ms=ms(at.tpot_p99_s),
+        e2e_p99_ms=ms(at.e2e_p99_s),
+        ttft_p99_target_ms=ms(targets.ttft_p99_s),
+        tpot_p99_target_ms=ms(targets.tpot_p99_s),
+        e2e_p99_target_ms=ms(targets.e2e_p99_s),
     )
 
 
@@ -114,18 +139,32 @@ def supplies_of(prepared: Prepared, problem: ProblemData, solution: Solution, wo
         if supply in prepared.offers:
             offer = prepared.offers[supply]
             found.append(
-                Supply(kind="api", pool=supply, name=offer.name, request_share_frac=part / total, variant=None, weights=None, kv_cache=None,
-                       gpu=None, gpu_name=None, gpus_per_replica_count=None, tp=None, pp=None, replicas_max_count=None,
-                       req_per_s_per_replica=None, batch_count=None, band=None, memory=None)
-            )  # fmt: skip
+                Supply(
+                    kind="api",
+                    pool=supply,
+                    name=offer.name,
+                    request_share_frac=part / total,
+                    variant=None,
+                    weights=None,
+                    kv_cache=None,
+                    gpu=None,
+                    gpu_name=None,
+                    gpus_per_replica_count=None,
+                    tp=None,
+                    pp=None,
+                    replicas_max_count=None,
+                    req_per_s_per_replica=None,
+                    batch_count=None,
+                    band=None,
+                    memory=None,
+                )
+            )
             continue
         found.append(_on_replicas(prepared, problem, solution, workload, prepared.candidates[supply], part / total))
     return tuple(found)
 
 
-def _on_replicas(
-    prepared: Prepared, problem: ProblemData, solution: Solution, workload: str, candidate: Candidate, part: float
-) -> Supply:
+def _on_replicas(prepared: Prepared, problem: ProblemData, solution: Solution, workload: str, candidate: Candidate, part: float) -> Supply:
     shape = candidate.shape
     assessment = assess(shape, candidate.assessments[workload].ask, with_band=True)
     result = assessment.result
@@ -134,18 +173,33 @@ def _on_replicas(
     most = max((n for (k, _, _), n in solution.replicas.items() if k == candidate.data.id), default=0)
     low, typical, high = result.band
     return Supply(
-        kind=candidate.pool.data.kind, pool=candidate.pool.data.id, name=candidate.pool.name, request_share_frac=part,
-        variant=candidate.variant.id, weights=shape.formats.weights.id, kv_cache=shape.formats.kv.id, gpu=shape.gpu.id, gpu_name=shape.gpu.name,
-        gpus_per_replica_count=shape.gpus_count, tp=shape.tp, pp=shape.pp, replicas_max_count=most,
-        req_per_s_per_replica=result.req_per_s, batch_count=result.batch,
+        kind=candidate.pool.data.kind,
+        pool=candidate.pool.data.id,
+        name=candidate.pool.name,
+        request_share_frac=part,
+        variant=candidate.variant.id,
+        weights=shape.formats.weights.id,
+        kv_cache=shape.formats.kv.id,
+        gpu=shape.gpu.id,
+        gpu_name=shape.gpu.name,
+        gpus_per_replica_count=shape.gpus_count,
+        tp=shape.tp,
+        pp=shape.pp,
+        replicas_max_count=most,
+        req_per_s_per_replica=result.req_per_s,
+        batch_count=result.batch,
         band=Band.model_validate({"low": low, "typical": typical, "high": high, "unit": "req_per_s", "basis": shape.efficiency.band.basis}),
-        memory=memory_of(shape, sequences), roofline=roofline_of(shape, assessment),
+        memory=memory_of(shape, sequences),
+        roofline=roofline_of(shape, assessment),
         latency=latency_of(prepared, workload, shape, assessment.ask.mix, worst_load(problem, solution, workload, candidate)),
         limits={
-            "max_context_tok": float(shape.context_tok), "max_sequences_count": float(admitted_count(shape)),
-            "memory_fraction_frac": min(shape.formats.engine.memory_fraction, 0.85), "tp": float(shape.tp), "pp": float(shape.pp),
+            "max_context_tok": float(shape.context_tok),
+            "max_sequences_count": float(admitted_count(shape)),
+            "memory_fraction_frac": min(shape.formats.engine.memory_fraction, 0.85),
+            "tp": float(shape.tp),
+            "pp": float(shape.pp),
         },
-    )  # fmt: skip
+    )
 
 
 def costs_by_workload(problem: ProblemData, solution: Solution, billed: Mapping[str, PoolBill]) -> dict[str, tuple[float, float]]:
@@ -182,7 +236,9 @@ def costs_by_workload(problem: ProblemData, solution: Solution, billed: Mapping[
     return {w: (npv[w], total[w]) for w in npv}
 
 
-def workload_plans(prepared: Prepared, problem: ProblemData, solution: Solution, billed: Mapping[str, PoolBill]) -> tuple[WorkloadPlan, ...]:
+def workload_plans(
+    prepared: Prepared, problem: ProblemData, solution: Solution, billed: Mapping[str, PoolBill]
+) -> tuple[WorkloadPlan, ...]:
     """Return what every workload asks for and gets."""
     costs = costs_by_workload(problem, solution, billed)
     found = []
@@ -195,15 +251,25 @@ def workload_plans(prepared: Prepared, problem: ProblemData, solution: Solution,
         supplies = supplies_of(prepared, problem, solution, w.id)
         found.append(
             WorkloadPlan(
-                id=w.id, kind=w.kind, llm=workload.llm, llm_name=prepared.catalog.llm(workload.llm).name, variant=solution.use.get(w.id),
-                supplies=supplies, requests_per_month_first=requests(problem, w.id, 0),
-                requests_per_month_last=requests(problem, w.id, problem.months_count - 1), peak_req_per_s_first=max(w.peak_req_per_s[0]),
-                peak_req_per_s_last=max(w.peak_req_per_s[-1]), npv_usd=npv, usd_per_mtok=total / mtok if mtok else None,
-                usd_per_request=total / all_requests if all_requests else None, privacy_allow=workload.privacy.allow,
-                privacy_regions=workload.privacy.regions or (), binding=binding(prepared, problem, w.id, supplies),
+                id=w.id,
+                kind=w.kind,
+                llm=workload.llm,
+                llm_name=prepared.catalog.llm(workload.llm).name,
+                variant=solution.use.get(w.id),
+                supplies=supplies,
+                requests_per_month_first=requests(problem, w.id, 0),
+                requests_per_month_last=requests(problem, w.id, problem.months_count - 1),
+                peak_req_per_s_first=max(w.peak_req_per_s[0]),
+                peak_req_per_s_last=max(w.peak_req_per_s[-1]),
+                npv_usd=npv,
+                usd_per_mtok=total / mtok if mtok else None,
+                usd_per_request=total / all_requests if all_requests else None,
+                privacy_allow=workload.privacy.allow,
+                privacy_regions=workload.privacy.regions or (),
+                binding=binding(prepared, problem, w.id, supplies),
                 warnings=warnings(prepared, w.id, supplies),
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
@@ -213,8 +279,11 @@ def binding(prepared: Prepared, problem: ProblemData, workload: str, supplies: t
     own = next((s for s in supplies if s.kind != "api"), None)
     if own is None:
         return None
-    candidate = next(c for c in prepared.candidates.values() if c.pool.data.id == own.pool and c.variant.id == own.variant
-                     and c.data.gpus_count == own.gpus_per_replica_count)  # fmt: skip
+    candidate = next(
+        c
+        for c in prepared.candidates.values()
+        if c.pool.data.id == own.pool and c.variant.id == own.variant and c.data.gpus_count == own.gpus_per_replica_count
+    )
     result = candidate.assessments[workload].result
     assert isinstance(result, Feasible)
     t = max(range(len(problem.hours_by_slice)), key=lambda i: w.peak_req_per_s[0][i])
@@ -228,6 +297,12 @@ def warnings(prepared: Prepared, workload: str, supplies: tuple[Supply, ...]) ->
     asked = prepared.workloads[workload]
     evaluated = {e.weights for e in asked.evaluations}
     found = []
+    llm, context_tok = prepared.catalog.llm(asked.llm), context_of(asked)
+    if context_tok > llm.max_context_tok and any(s.kind != "api" for s in supplies):
+        found.append(
+            f"{context_tok:,} tokens of context are asked for and {llm.name} is made for {llm.max_context_tok:,}: an engine refuses more "
+            "unless positions are scaled, which costs quality"
+        )
     for s in supplies:
         if s.kind == "api":
             continue
@@ -240,4 +315,3 @@ def warnings(prepared: Prepared, workload: str, supplies: tuple[Supply, ...]) ->
     if asked.kind == "batch" and asked.tokens is None:
         found.append(f"request lengths of {plain(workload)} are assumed: write tokens to make them yours")
     return tuple(dict.fromkeys(found))
-

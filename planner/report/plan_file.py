@@ -63,9 +63,14 @@ def read_plan(path: Path) -> Plan:
     try:
         if path.is_dir():
             raise InputError([fault("", "is a folder", f"give the file {shown.rstrip('/')}/plan.json")])
+        too_large = InputError([fault("", f"is larger than {MAX_PLAN_BYTES // 1_000_000} MB", "give a plan.json that planner wrote")])
         if path.stat().st_size > MAX_PLAN_BYTES:
-            raise InputError([fault("", f"is larger than {MAX_PLAN_BYTES // 1_000_000} MB", "give a plan.json that planner wrote")])
-        text = path.read_text(encoding="utf-8")
+            raise too_large
+        with path.open("rb") as stream:  # bounded: a device has no size and no end
+            raw = stream.read(MAX_PLAN_BYTES + 1)
+        if len(raw) > MAX_PLAN_BYTES:
+            raise too_large
+        text = raw.decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError([fault("", "no such file", "give the plan.json that `planner solve --out` wrote")]) from None
     except OSError as error:
