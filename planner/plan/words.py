@@ -119,7 +119,8 @@ def headline(decisions: Sequence[Decision], npv_cost_usd: float, horizon_months:
     text = "; ".join(parts) or "nothing to buy, rent or call"
     text = text[0].upper() + text[1:]
     rivals = [a for a in alternatives if a.npv_cost_usd is not None and a.name in ("all_own", "all_rent", "all_api", "today")]
-    tail = f": {usd(npv_cost_usd)} over {horizon_months} months (net present cost)"
+    span = f"{horizon_months} month{'s' if horizon_months > 1 else ''}"
+    tail = f": {usd(npv_cost_usd)} over {span} (net present cost)"
     if rivals:
         best = min(rivals, key=lambda a: (a.npv_cost_usd or 0.0, a.name))
         saved = (best.npv_cost_usd or 0.0) - npv_cost_usd

@@ -308,6 +308,13 @@ def test_batch_with_an_idle_weekend_needs_weekday_capacity(plan_of: PlanOf) -> N
         assert done == pytest.approx(730, rel=1e-6)
 
 
+def test_a_plan_of_one_month(catalog: Catalog) -> None:
+    content = own_now()
+    content["plan"]["horizon_months"] = 1
+    plan = make_plan(file_of(content), catalog)
+    assert "over 1 month (" in plan.headline and len(plan.cost_lines[0].usd_by_month) == 2
+
+
 def test_load_begins_in_its_start_month(plan_of: PlanOf) -> None:
     plan = plan_of("later")
     assert all(bool(shares) == (m >= 1) for m, _, shares in cells(plan, "chat") if m == 0 or shares)
