@@ -123,6 +123,18 @@ def test_context_beyond_the_model_is_told(tmp_path: Path, capsys: pytest.Capture
     assert any("made for 40,960" in text for text in plan["workloads"][0]["warnings"])
 
 
+def test_price_of_a_node_that_nobody_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A price row of the user's own folder that names no known node was a KeyError."""
+    folder = tmp_path / "mine" / "pricing" / "2026-11-30"
+    folder.mkdir(parents=True)
+    (folder / "own.csv").write_text(
+        "id,node,usd_per_node,source,retrieved_on,kind,confidence\nmine.a,l40s_x44,1000,https://example.com,2026-11-20,quote,high\n"
+    )
+    code, _, err = solve(tmp_path, capsys, content(), "--catalog", str(tmp_path / "mine"))
+    assert code == 2
+    assert "mine.a.node: no 'l40s_x44' in hardware/nodes; did you mean 'l40s_x4'" in err
+
+
 def test_two_solvers_at_once_leave_standard_output_alone() -> None:
     """Two threads that silenced the solver's banner at once could leave standard output pointing at nothing: the plan was lost."""
     from planner.milp.engine import new_highs
