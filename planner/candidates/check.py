@@ -19,9 +19,10 @@ MOST_OUTPUT_OVER_INPUT = 1000
 def check_file(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot) -> None:
     """Raise `InputError` with every name the catalog does not know and every key that is not planned yet."""
     strange = [
-        Fault(f"pricing/{snapshot.day}/{table}.csv", None, f"{row.id}.node", f"no '{row.node}' in hardware/nodes", did_you_mean(row.node, catalog.nodes))
+        Fault(f"pricing/{snapshot.day}/{table}.csv", None, f"{row.id}.node", f"no '{row.node}' in hardware/nodes",
+              did_you_mean(row.node, catalog.nodes))
         for table, rows in (("own", snapshot.own), ("rent", snapshot.rent)) for row in rows.values() if row.node not in catalog.nodes
-    ]
+    ]  # fmt: skip
     if strange:
         raise InputError(strange)
     found = [*_unknown(file, catalog, snapshot), *not_planned_yet(file)]
