@@ -62,7 +62,8 @@ def explain(d: ProblemData) -> NoSolution:
     known = promises(d)
     for p in known:
         excess, months = relaxed(model, (p,)) if p.rows else _without_survival(d, p)
-        if p.name in excess:
+        whole = p.name.endswith(".load") and excess.get(p.name, 0.0) >= 1.0 - 1e-6
+        if p.name in excess and not whole:  # to serve nothing at all is no way out
             amount = excess[p.name] * p.size
             alone.append((p.name, amount, p.unit))
             reasons.append(_told(p, amount, months.get(p.name, ())))

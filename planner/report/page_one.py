@@ -81,7 +81,7 @@ def _decisions(plan: Plan, names: Names) -> Table:
         Column("What", weight=1.5),
         Column("How many", weight=1.1),
         Column("When", weight=1.2),
-        Column(f"Cost over {plan.horizon_months} months", "number"),
+        Column(f"Cost over {plan.horizon_months} month{'s' if plan.horizon_months > 1 else ''}", "number"),
         Column("Why", weight=2.2),
     )
     return Table(

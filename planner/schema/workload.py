@@ -653,8 +653,6 @@ def common_rules(rules: Rules, workload: Served) -> None:
     if allow == ("api",) and not workload.api_equivalents:
         what = "only api is allowed and api_equivalents is empty, which leaves nothing"
         rules.add(("privacy", "allow"), what, "name API offers, or allow own or rent")
-    if workload.api_unproven == "accept" and "api" not in allow:
-        rules.add(("api_unproven",), "api_unproven is set where no API is allowed", "remove it, or add api to privacy.allow")
 
 
 def kind_of(value: Any) -> str:

@@ -71,10 +71,8 @@ def own_now(**chat: Any) -> dict[str, Any]:
 
 
 def with_api(allow: list[str], **chat: Any) -> dict[str, Any]:
-    """Return a file whose chat may go where `allow` says; an API without a sourced p99 is accepted where an API is allowed at all."""
-    keys: dict[str, Any] = {"privacy": {"allow": allow}, "api_equivalents": OFFERS}
-    if "api" in allow:
-        keys["api_unproven"] = "accept"
+    """Return a file whose chat may go where `allow` says and nothing else differs; an API without a sourced p99 is accepted."""
+    keys: dict[str, Any] = {"privacy": {"allow": allow}, "api_equivalents": OFFERS, "api_unproven": "accept"}
     content = document(**keys | chat)
     content["nodes"] = {"l40s_x4": {"lead_months": 0}}
     return content

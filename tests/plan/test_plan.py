@@ -164,6 +164,7 @@ def test_own_only_removes_rent_and_api_and_says_what_that_costs(plan_of: PlanOf)
     assert rule.npv_cost_usd is not None and rule.difference_usd is not None
     assert rule.difference_usd == pytest.approx(rule.npv_cost_usd - own.npv_cost_usd)
     assert rule.difference_usd < -10_000 and "less" in rule.reason
+    assert "api_tokens" in {line.name for line in rule.cost_lines}, "freed of the rule, the same file calls the API"
     barred = [e for e in own.exclusions if "allows only own" in e.reason]
     assert {e.kind for e in barred} == {"privacy"}
     assert {"Every rented node", "Llama-3.1-8B-Instruct by DeepInfra"} <= {e.option for e in barred}
