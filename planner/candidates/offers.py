@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from planner.candidates.asks import Planned, context_of, targets_of, tokens_of
-from planner.candidates.supply import Ledger, in_regions, judged, provider_name, served, trend
+from planner.candidates.supply import Ledger, in_regions, judged, provider_name, served, trend, why_stale
 from planner.catalog import Catalog, Snapshot
 from planner.finance import api_usd_per_request
 from planner.physics.serving import Targets
@@ -120,7 +120,7 @@ def offers(
             if reason is not None:
                 ledger.exclude(name, label, *reason)
             elif row.id not in fresh:
-                why = f"the price is of {row.retrieved_on}, older than {file.plan.max_price_age_days.api} days"
+                why = why_stale(row, as_of, file.plan.max_price_age_days.api)
                 ledger.exclude(name, label, "stale", why)
             else:
                 who[name] = workload

@@ -57,8 +57,8 @@ def served(file: WorkloadFile) -> dict[str, Serving | Batch]:
 
 
 def is_fresh(row: PriceRow, as_of: date, max_age_days: int) -> bool:
-    """Say whether a row's own date is at most `max_age_days` before the day of the decision."""
-    return (as_of - row.retrieved_on).days <= max_age_days
+    """Say whether a row's own date is at most `max_age_days` before the day of the decision, and not after it."""
+    return 0 <= (as_of - row.retrieved_on).days <= max_age_days
 
 
 def judged(rows: Iterable[PriceRow], kind: str, as_of: date, max_age_days: int, allow_stale: bool, ledger: Ledger) -> list[PriceRow]:
@@ -81,11 +81,20 @@ def exclude_way(ledger: Ledger, file: WorkloadFile, option: str) -> None:
         ledger.exclude(name, option, "privacy", f"privacy allows only {' and '.join(workload.privacy.allow)}")
 
 
-def exclude_stale(ledger: Ledger, file: WorkloadFile, way: str, row: PriceRow, option: str, max_age_days: int) -> None:
+def why_stale(row: PriceRow, as_of: date, max_age_days: int) -> str:
+    """Return why a row may not be used on the day of the decision."""
+    if row.retrieved_on > as_of:
+        return f"the price is of {row.retrieved_on}, after the day of the decision, {as_of}"
+    return f"the price is of {row.retrieved_on}, older than {max_age_days} days"
+
+
+def exclude_stale(
+    ledger: Ledger, file: WorkloadFile, way: str, row: PriceRow, option: str, as_of: date, max_age_days: int
+) -> None:
     """Keep a row that is too old as an exclusion of every workload that may be served that way."""
     for name, workload in served(file).items():
         if way in workload.privacy.allow:
-            ledger.exclude(name, option, "stale", f"the price is of {row.retrieved_on}, older than {max_age_days} days")
+            ledger.exclude(name, option, "stale", why_stale(row, as_of, max_age_days))
 
 
 def trend(first_usd: float, trend_frac_per_year: float, months_count: int) -> tuple[float, ...]:
@@ -188,7 +197,7 @@ def owned_pools(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot, as_of:
             by_node.setdefault(row.node, []).append(row)
         for row in wanted:
             if row not in fresh and row.node not in by_node:
-                exclude_stale(ledger, file, "own", row, f"{catalog.nodes[row.node].name}, bought", plan.max_price_age_days.buy)
+                exclude_stale(ledger, file, "own", row, f"{catalog.nodes[row.node].name}, bought", as_of, plan.max_price_age_days.buy)
     pools: list[Pool] = []
     for site_id, site in sorted(file.sites.items()):
         for node_id, rows in sorted(by_node.items()):
@@ -276,7 +285,7 @@ def rented_pools(file: WorkloadFile, catalog: Catalog, snapshot: Snapshot, as_of
     for old in asked:
         if old.id in chosen and old.id not in kept:
             label = f"{catalog.nodes[old.node].name} from {provider_name(old.provider)}{_at(old.region)}"
-            exclude_stale(ledger, file, "rent", old, label, plan.max_price_age_days.rent)
+            exclude_stale(ledger, file, "rent", old, label, as_of, plan.max_price_age_days.rent)
     groups: dict[tuple[str, str, tuple[str, ...]], list[RentRow]] = {}
     for row in rows:
         assert isinstance(row, RentRow)
