@@ -41,7 +41,7 @@ def promises(d: ProblemData) -> tuple[Promise, ...]:
             out.append(Promise(f"sites.{site.id}.power_limit_kw", (f"site_power__{site.id}__",), max(1.0, site.power_limit_w), "w"))
         if site.rack_units_limit_count is not None:
             size = max(1.0, float(site.rack_units_limit_count))
-            out.append(Promise(f"sites.{site.id}.rack_units_limit_count", (f"site_space__{site.id}__",), size, "count"))
+            out.append(Promise(f"sites.{site.id}.rack_units_count", (f"site_space__{site.id}__",), size, "count"))
     out.extend(
         Promise(f"quotas.{account}", (f"api_within_limits__{account}__",), 1.0, "frac") for account in sorted({x.account for x in d.apis})
     )

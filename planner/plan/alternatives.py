@@ -85,7 +85,8 @@ def bridge_gap(problem: ProblemData) -> str | None:
         return None
     first = max(waiting.values())
     who = names(plain(w) for w in waiting)
-    return f"nothing serves {who} before the first nodes arrive in month {first}: start in month {first}, or bridge by rent or API"
+    cure = f"start in month {first}, or bridge" if first < problem.months_count else "plan more months, or bridge"
+    return f"nothing serves {who} before the first nodes arrive in month {first}: {cure} by rent or API"
 
 
 def _served(problem: ProblemData, workload: str) -> bool:

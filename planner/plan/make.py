@@ -176,7 +176,7 @@ def levers(name: str, kinds: set[str]) -> str:
         "privacy": "allow another way to serve (privacy.allow)", "region": "allow more regions (privacy.regions)",
         "attribute": "require fewer attributes (privacy.require)", "memory": "accept lighter weights or KV formats, or a shorter context",
         "latency": "relax the latency promise", "stale": "take newer prices or raise plan.max_price_age_days",
-        "engine": "accept a format that the engine runs", "limit": "set api_unproven: accept, or name other offers",
+        "engine": "accept a format that the engine runs", "limit": "set api_unproven: accept where it is not, or name other offers",
     }  # fmt: skip
     found = [text for kind, text in change.items() if kind in kinds]
     return names(found) or f"add a price for a node or an offer that {plain(name)} may use"

@@ -18,6 +18,8 @@ FILES = {"json": "plan.json", "html": "report.html", "pdf": "report.pdf", "md": 
 
 def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
     """Return the formats in the order of `FILES`, each once; an unknown one is an `InputError`."""
+    if not formats:
+        raise InputError([Fault("", None, "--format", "no format is named", f"name some of {', '.join(FILES)}")])
     unknown = [name for name in formats if name not in FILES]
     if unknown:
         raise InputError(Fault("", None, "--format", f"no format '{name}'", did_you_mean(name, FILES)) for name in unknown)
