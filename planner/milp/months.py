@@ -222,7 +222,7 @@ def run_months(model: Model, *, gap_frac: float, time_limit_s: float | None, cut
     price = center = p.first_prices()
     columns: list[Column] = []
     bound, best, clock, box = -INF, None, False, FIRST_BOX_FRAC
-    name, tolerance_usd = "highs", gap_frac / 4 * p.least_usd(price)
+    name, tolerance_usd = "highs", gap_frac / 2 * p.least_usd(price)
     for _ in range(1 if is_sketch or not p.is_tied else MAX_ROUNDS):
         price_now, tolerance_now = price, tolerance_usd
 
@@ -247,17 +247,18 @@ def run_months(model: Model, *, gap_frac: float, time_limit_s: float | None, cut
         clock = clock or any(run.stopped_by_clock for run in runs.values())
         if bound > cutoff_usd:
             break
-        if p.is_tied and not is_sketch:
-            _crossed(p, columns, tolerance_usd, left)
         if not p.is_tied:
             best = _composed(p, np.zeros(len(model.keys)), runs)
             break
         fleet, duals = _master(p, columns, center, box, left)
-        if fleet is not None:
-            plan = _dispatched(p, fleet, columns, tolerance_usd / 4, left)
-            if plan is not None and (best is None or float(plan @ model.cost) < float(best @ model.cost)):
-                best = plan
-        if best is not None and float(best @ model.cost) - bound <= gap_frac * abs(float(best @ model.cost)):
+        best = _cheaper(p, best, fleet, columns, tolerance_usd / 4, left)
+        if is_sketch or _is_near(model, best, bound, gap_frac):
+            break
+        _crossed(p, columns, tolerance_usd, left)
+        other, duals = _master(p, columns, center, box, left)
+        if other is not None and (fleet is None or not np.array_equal(other, fleet)):
+            best = _cheaper(p, best, other, columns, tolerance_usd / 4, left)
+        if _is_near(model, best, bound, gap_frac):
             break
         if time.perf_counter() - began > limit or duals is None:
             clock = clock or duals is not None
@@ -268,6 +269,21 @@ def run_months(model: Model, *, gap_frac: float, time_limit_s: float | None, cut
         return Run("no_incumbent", np.zeros(0), 0.0, bound, seconds, clock, name)
     cost = float(best @ model.cost)
     return Run("optimal" if cost - bound <= gap_frac * abs(cost) else "feasible", best, cost, bound, seconds, clock, name)
+
+
+def _is_near(model: Model, best: Floats | None, bound: float, gap_frac: float) -> bool:
+    """Return whether a plan is known and lies within the gap of the bound."""
+    return best is not None and float(best @ model.cost) - bound <= gap_frac * abs(float(best @ model.cost))
+
+
+def _cheaper(
+    p: Months, best: Floats | None, fleet: Floats | None, columns: list[Column], gap_abs: float, left: Callable[[], float]
+) -> Floats | None:
+    """Return the plan of a fleet where it is cheaper than the best one so far, else that one."""
+    plan = None if fleet is None else _dispatched(p, fleet, columns, gap_abs, left)
+    if plan is None or (best is not None and float(best @ p.model.cost) <= float(plan @ p.model.cost)):
+        return best
+    return plan
 
 
 def relaxed_bound(model: Model) -> float:
