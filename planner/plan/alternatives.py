@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from planner.candidates.build import Prepared
 from planner.milp import restrict
@@ -23,7 +24,12 @@ KINDS: tuple[tuple[str, str, frozenset[str], bool], ...] = (
 
 def alternatives(prepared: Prepared, problem: ProblemData, best: Solution, solve: Solve) -> tuple[Alternative, ...]:
     """Return the best all-own, all-rent and all-API plans (each with its cost or the reason why it cannot be) and today's fleet."""
-    found = [one(prepared, name, title, restrict(problem, kinds, api), best, solve) for name, title, kinds, api in KINDS]
+    found = [
+        itself(name, title, best)
+        if is_one_kind(problem, best, kinds, api)
+        else one(prepared, name, title, restrict(problem, kinds, api), best, solve)
+        for name, title, kinds, api in KINDS
+    ]
     if found[0].npv_cost_usd is None and any(p.kind == "own" and p.lead_months for p in problem.pools):
         steady = restrict(problem, OWN, False, lead_months_zero=True)
         again = one(prepared, "all_own_steady", "All owned, steady state (as if nodes were there at once)", steady, best, solve)
@@ -34,8 +40,10 @@ def alternatives(prepared: Prepared, problem: ProblemData, best: Solution, solve
     return tuple(found)
 
 
-def one(prepared: Prepared, name: str, title: str, problem: ProblemData, best: Solution, solve: Solve) -> Alternative:
-    """Return one alternative, solved; or the reason why there is no such plan."""
+def one(
+    prepared: Prepared, name: str, title: str, problem: ProblemData, best: Solution, solve: Solve, is_wider: bool = False
+) -> Alternative:
+    """Return one alternative, solved; or the reason why there is no such plan. A wider problem holds the plan itself: never dearer."""
     missing = [w.id for w in problem.workloads if not _served(problem, w.id)]
     if missing:
         return _none(name, title, f"{names(plain(w) for w in missing)} could not be served: {_why(prepared, name, missing)}")
@@ -45,6 +53,9 @@ def one(prepared: Prepared, name: str, title: str, problem: ProblemData, best: S
     answer = solve(problem)
     if isinstance(answer, NoSolution):
         return _none(name, title, "; ".join(answer.reasons))
+    if is_wider and answer.npv_cost_usd > best.npv_cost_usd:
+        answer = replace(best, npv_bound_usd=min(answer.npv_bound_usd, best.npv_cost_usd), status="feasible")
+        answer = replace(answer, gap_frac=1.0 - answer.npv_bound_usd / best.npv_cost_usd)
     difference = answer.npv_cost_usd - best.npv_cost_usd
     proof = (
         f"proven within {answer.gap_frac:.2%}" if answer.status == "optimal" else f"best found, within {answer.gap_frac:.1%} of its bound"
@@ -62,6 +73,26 @@ def one(prepared: Prepared, name: str, title: str, problem: ProblemData, best: S
         difference_usd=difference,
         reason=f"{held}; {proof}",
         cost_lines=cost_lines(answer),
+    )
+
+
+def is_one_kind(problem: ProblemData, best: Solution, kinds: frozenset[str], api: bool) -> bool:
+    """Say whether the plan itself uses only these kinds of pools, and calls an API only where that is meant."""
+    kind = {p.id: p.kind for p in problem.pools}
+    used = {kind[p] for p, _, _ in best.nodes} | {kind[p] for p, _ in best.buy}
+    return used <= kinds and bool(best.call) <= api
+
+
+def itself(name: str, title: str, best: Solution) -> Alternative:
+    """Return the plan as the alternative that it is."""
+    return Alternative(
+        name=name,
+        title=title,
+        npv_cost_usd=best.npv_cost_usd,
+        tco_usd=tco_usd(best),
+        difference_usd=0.0,
+        reason="as this plan: it is of this kind",
+        cost_lines=cost_lines(best),
     )
 
 

@@ -272,4 +272,4 @@ def _rule_cost(prepared: Prepared, solution: Solution, quick: Solve) -> list[Alt
     except AnswerIsNo as error:
         reason = f"not compared: {'; '.join(error.lines)}"
         return [Alternative(name=name, title=title, npv_cost_usd=None, tco_usd=None, difference_usd=None, reason=reason)]
-    return [] if free is None else [one(free, name, title, free.problem, solution, quick)]
+    return [] if free is None else [one(free, name, title, free.problem, solution, quick, is_wider=True)]

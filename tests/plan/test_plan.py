@@ -170,6 +170,8 @@ def test_own_only_removes_rent_and_api_and_says_what_that_costs(plan_of: PlanOf)
     assert {"Every rented node", "Llama-3.1-8B-Instruct by DeepInfra"} <= {e.option for e in barred}
     assert not any(a.name == "no_privacy_rule" for a in free.alternatives)
     assert beside(own, "all_rent").npv_cost_usd is None and "privacy" in beside(own, "all_rent").reason
+    same = beside(own, "all_own")
+    assert same.npv_cost_usd == own.npv_cost_usd and same.difference_usd == 0.0, "a plan that only owns is the best all-own plan"
 
 
 def test_api_only_is_the_reverse(plan_of: PlanOf) -> None:
