@@ -126,7 +126,8 @@ def assemble(
             name=solution.solver_name, status=solution.status, npv_bound_usd=solution.npv_bound_usd, gap_frac=solution.gap_frac,
             gap_asked_frac=options.gap_frac, reproducible=solution.is_reproducible, row_count=solution.row_count,
             column_count=solution.column_count,
-            rechecked=f"every rule recomputed without the solver and held; priced twice, the sums agree within {max(difference, 1e-15):.0e} of the cost",
+            rechecked="every rule recomputed without the solver and held; "
+            f"priced twice, the sums agree within {max(difference, 1e-15):.0e} of the cost",
         ),
         evidence=evidence(prepared, problem, solution), assumptions=assumptions(prepared, solution), limitations=LIMITATIONS,
         risks=risks(prepared, solution, plans), warnings=page_one_warnings(prepared, solution),
