@@ -24,6 +24,16 @@ PRICE_WORDS = {
     "usd_per_mtok_cached_input": "price of cached input tokens",
     "usd_per_mtok_output": "price of output tokens",
 }
+FIELD_WORDS = {
+    "nameplate_w": "power at full load",
+    "idle_w": "power when idle",
+    "life_months": "life in service",
+    "lead_months": "time from order to service",
+    "warranty_frac_per_year": "support and warranty",
+    "memory_device_mib": "memory that the device shows",
+    "memory_label_gb": "memory on the label",
+    "memory_bandwidth_gb_per_s": "memory bandwidth",
+}
 MONTH_NOTE = "A month has 730 hours (8,760 / 12), so every year costs the same."
 
 
@@ -57,11 +67,11 @@ def evidence(prepared: Prepared, problem: ProblemData, solution: Solution) -> tu
             ("lead_months", "months"),
             ("warranty_frac_per_year", "of the price a year"),
         ):
-            found.append(_fact(f"node.{node.id}.{field}", f"{node.name}: {plain(field)}", getattr(node, field), unit, node, field))
+            found.append(_fact(f"node.{node.id}.{field}", f"{node.name}: {FIELD_WORDS[field]}", getattr(node, field), unit, node, field))
     for gpu in {c.shape.gpu.id: c.shape.gpu for c in candidates}.values():
         memory = ("memory_device_mib", "MiB") if gpu.memory_device_mib is not None else ("memory_label_gb", "GB")
         for field, unit in (memory, ("memory_bandwidth_gb_per_s", "GB/s")):
-            found.append(_fact(f"gpu.{gpu.id}.{field}", f"{gpu.name}: {plain(field)}", getattr(gpu, field), unit, gpu, field))
+            found.append(_fact(f"gpu.{gpu.id}.{field}", f"{gpu.name}: {FIELD_WORDS[field]}", getattr(gpu, field), unit, gpu, field))
     for c in {(c.shape.gpu.id, c.shape.compute_dtype): c for c in candidates}.values():
         name = f"{c.shape.gpu.name}: dense {c.shape.compute_dtype} peak"
         found.append(
