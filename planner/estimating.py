@@ -11,8 +11,9 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.errors import AnswerIsNo, Fault, InputError, did_you_mean
-from planner.physics import memory
+from planner.physics import activations, device, memory
 from planner.physics.efficiency import ChosenEfficiency, choose_efficiency, format_class, link_between, peak_flop_per_s
+from planner.physics.levers import levers
 from planner.physics.links import Link
 from planner.physics.parallelism import llm_valid_tp
 from planner.physics.roofline import ceiling_tok_per_s, ridge_flop_per_byte
@@ -183,14 +184,16 @@ def estimate(catalog: Catalog, q: Question) -> Estimate:
     if isinstance(held, memory.DoesNotFit):
         where = f"{q.tp * q.pp} x {q.gpu.id}"
         lines = [f"does not fit, so it has no speed: {q.llm.id} with {per_replica} sessions of {context:,} tokens on {where} {held.reason}"]
-        raise AnswerIsNo("does_not_fit", lines + [f"lever: {lever}" for lever in held.levers])
+        fp = memory.footprint(q.llm, q.weights, q.kv, q.engine)
+        tried = levers(fp, q.gpu, q.tp, q.pp, context, per_replica, held.usable_bytes_per_gpu)
+        raise AnswerIsNo("does_not_fit", lines + [f"lever: {lever}" for lever in tried])
     work = work_of(q.llm, q.weights.bits_per_weight, q.kv.bytes_per_value)
     dtype, peak = peak_flop_per_s(q.gpu, q.weights.compute_dtype)
     bandwidth = q.gpu.memory_bandwidth_gb_per_s * 1e9
     link = link_between(catalog.links, q.gpu, q.tp)
     stage = link_between(catalog.links, q.gpu, q.tp * q.pp) if q.pp > 1 else None
     chosen = choose_efficiency(catalog.efficiency, q.engine.engine, q.gpu.family, format_class(q.weights))
-    step = step_model(work, bandwidth, peak, chosen.band, q.tp, q.pp, link, stage, memory.chunk_tok(q.engine, q.gpu))
+    step = step_model(work, bandwidth, peak, chosen.band, q.tp, q.pp, link, stage, activations.chunk_tok(q.engine, q.gpu))
     mix = RequestMix(q.input_tok, q.input_tok, q.output_tok, q.output_tok)
 
     def seen(at: StepModel | None) -> Latency:
@@ -287,7 +290,7 @@ def ceilings(catalog: Catalog, weights: str = "q4_k_m", margin_frac: float = 0.0
         work = work_of(catalog.llm(llm_id), form, 2.0)
         read = work.weights_read_bytes(1.0)
         for gpu in sorted(catalog.gpus.values(), key=lambda g: (-g.memory_bandwidth_gb_per_s, g.id)):
-            room = memory.usable_bytes(gpu, 1.0, margin_frac)
+            room = device.usable_bytes(gpu, 1.0, margin_frac)
             speed = ceiling_tok_per_s(gpu.memory_bandwidth_gb_per_s * 1e9, read) if read <= room else None
             rows.append(Ceiling(gpu.id, llm_id, read, speed))
     return tuple(rows)

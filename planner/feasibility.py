@@ -11,8 +11,10 @@ from functools import cached_property
 
 from planner.catalog import Catalog
 from planner.errors import InputError
+from planner.physics.activations import batch_default, chunk_tok
+from planner.physics.device import usable_bytes
 from planner.physics.efficiency import ChosenEfficiency, choose_efficiency, format_class, link_between, peak_flop_per_s
-from planner.physics.memory import Footprint, MemoryTerms, batch_default, chunk_tok, footprint, max_sequences, terms, usable_bytes
+from planner.physics.memory import Footprint, MemoryTerms, footprint, max_sequences, terms
 from planner.physics.parallelism import layouts, stage_frac
 from planner.physics.serving import Feasible, Infeasible, RequestMix, StepModel, Targets, max_request_rate, max_throughput, step_model
 from planner.physics.work import Work, work_of

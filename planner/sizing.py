@@ -4,51 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from planner.catalog import Catalog
-from planner.errors import Fault, InputError, did_you_mean
+from planner.errors import Fault, InputError
 from planner.formatting import gb, gib
 from planner.physics import memory
+from planner.physics.levers import Lever, levers
 from planner.physics.memory import DoesNotFit, Fits, Footprint, MemoryTerms
 from planner.physics.parallelism import layouts
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
-from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu
-from planner.schema.llm import KvFormat, Llm, WeightFormat
+from planner.schema.llm import KvFormat
+from planner.sizing_question import Question
 
 COUNTS = (1, 2, 4, 8)
 ALONE = frozenset({"unified", "apu", "cpu"})
 """Kinds that serve alone unless the user names a count."""
 MAX_PCIE_TP = 8
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked: a model in its formats, a load, and the rules of the answer."""
-
-    llm: Llm
-    weights: WeightFormat
-    kv: KvFormat
-    engine: EngineProfile
-    context_tok: int
-    concurrency: int
-    memory_frac: float | None = None
-    margin_frac: float = 0.15
-    weights_bytes: float | None = None
-    overhead_bytes: float | None = None
-    """Activations and overhead of one GPU together, instead of the engine's profile."""
-
-    @cached_property
-    def footprint(self) -> Footprint:
-        """What model, formats and engine fix before a GPU is named."""
-        return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes)
-
-    @property
-    def fraction(self) -> float:
-        """The engine's memory fraction in force."""
-        return self.engine.memory_fraction if self.memory_frac is None else self.memory_frac
 
 
 @dataclass(frozen=True)
@@ -94,46 +67,6 @@ class Placement:
 def whole(value: float) -> float | int:
     """Return bytes as a whole number where they are one (rates of a scaled format may not be)."""
     return int(value) if float(value).is_integer() else round(value, 6)
-
-
-def ask(
-    catalog: Catalog, llm: str, weights: str, kv_cache: str, context_tok: int, concurrency: int, engine: str | None = None,
-    memory_frac: float | None = None, margin_frac: float = 0.15, weights_bytes: float | None = None, overhead_bytes: float | None = None,
-) -> Question:
-    """Resolve ids to a `Question`. Every unknown id, and every format that the engine does not run, is told at once.
-
-    Without `engine`: llama.cpp for GGUF weights, else vLLM.
-    """
-    faults: list[Fault] = []
-
-    def found(pick: Any, name: str) -> Any:
-        try:
-            return pick(name)
-        except InputError as error:
-            faults.extend(error.faults)
-            return None
-
-    model = found(catalog.llm, llm)
-    weight_format = found(catalog.weight_format, weights)
-    kv_format = found(catalog.kv_format, kv_cache)
-    name = engine or ("llama_cpp" if weight_format is not None and weight_format.is_gguf else "vllm")
-    profile = found(catalog.engine, name)
-    for form, place, known in (
-        (weight_format, "weights", catalog.weight_formats.values()), (kv_format, "kv_cache", catalog.kv_formats.values()),
-    ):
-        if form is not None and profile is not None and profile.engine not in form.runs_on:
-            if form is weight_format and form.is_gguf and profile.loads_gguf:
-                continue
-            others = [other.id for other in known if profile.engine in other.runs_on]
-            cure = f"take {did_you_mean(form.id, others)}" if others else ""
-            if form.runs_on:
-                cure = f"--engine {' or '.join(form.runs_on)}, or {did_you_mean(form.id, others)}"
-            faults.append(Fault("", None, place, f"{profile.engine} does not run '{form.id}'", cure))
-    if faults:
-        raise InputError(faults)
-    return Question(
-        model, weight_format, kv_format, profile, context_tok, concurrency, memory_frac, margin_frac, weights_bytes, overhead_bytes
-    )
 
 
 def kv_needs_fp4(kv: KvFormat) -> bool:
@@ -202,7 +135,7 @@ def place(
     answers = []
     for width, stages in options:
         answer = memory.fit_footprint(
-            fp, gpu, width, stages, q.context_tok, q.concurrency, q.memory_frac, q.margin_frac, q.overhead_bytes, alternatives
+            fp, gpu, width, stages, q.context_tok, q.concurrency, q.memory_frac, q.margin_frac, q.overhead_bytes
         )
         answers.append((width, stages, answer))
         if isinstance(answer, Fits):
@@ -210,16 +143,18 @@ def place(
     if not answers:
         return None
     width, stages, answer = answers[-1] if isinstance(answers[-1][2], Fits) else min(answers, key=lambda a: a[2].per_gpu_bytes)
-    levers: tuple[str, ...] = ()
+    tried: tuple[str, ...] = ()
     if isinstance(answer, DoesNotFit):
-        levers = tuple(str(lever) for lever in answer.levers)
+        room = answer.usable_bytes_per_gpu
+        changes = levers(fp, gpu, width, stages, q.context_tok, q.concurrency, room, q.overhead_bytes, alternatives)
+        tried = tuple(str(lever) for lever in changes)
         for name, other in weight_options:
             total = memory.terms(other, gpu, width, stages, q.context_tok, q.concurrency, q.overhead_bytes).total_bytes
-            levers += (str(memory.Lever(f"weights in {name}", total, total <= answer.usable_bytes_per_gpu)),)
+            tried += (str(Lever(f"weights in {name}", total, total <= room)),)
     reason = answer.reason if isinstance(answer, DoesNotFit) else _fits_reason(answer)
     if q.engine.vendors and gpu.vendor not in q.engine.vendors:
         reason += f"; {q.engine.name} does not run on {gpu.vendor} hardware: memory only"
-    return Placement(gpu, gpu_count, width, stages, answer, reason, levers)
+    return Placement(gpu, gpu_count, width, stages, answer, reason, tried)
 
 
 def _fits_reason(answer: Fits) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 from planner.catalog import Catalog
 from planner.formatting import count as shown_count
 from planner.formatting import decimals, gb, gib
-from planner.physics.memory import MemoryTerms, usable_bytes
-from planner.sizing import Placement, Question, everywhere, placements, sum_line, undivided, whole
+from planner.physics.device import usable_bytes
+from planner.physics.memory import MemoryTerms
+from planner.sizing import Placement, everywhere, placements, sum_line, undivided, whole
 from planner.sizing_notes import SizeWarning, smallest_rung, warnings
+from planner.sizing_question import Question
 from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
 SHOWN_LEVERS = 9

@@ -8,12 +8,13 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.formatting import count, gb, number, plural
-from planner.physics import memory
+from planner.physics import device, memory
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.hardware import Gpu, Node
-from planner.sizing import Placement, Question, kv_needs_fp4, place
+from planner.sizing import Placement, kv_needs_fp4, place
+from planner.sizing_question import Question
 from planner.units import BYTES_PER_GB
 
 RUNGS = ("laptop", "workstation", "node", "cluster")
@@ -39,10 +40,10 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
     unified = [p for p in shown if p.gpu.memory_kind == "unified"]
     if unified:
         slow = min(unified, key=lambda p: p.gpu.memory_bandwidth_gb_per_s).gpu
-        share = f"; its GPU may use {gb(memory.usable_bytes(slow, 1.0, 0.0))} of it" if slow.gpu_memory_share_frac is not None else ""
+        share = f"; its GPU may use {gb(device.usable_bytes(slow, 1.0, 0.0))} of it" if slow.gpu_memory_share_frac is not None else ""
         found.append(SizeWarning(
             "unified_is_not_hbm",
-            f"{slow.name}: {gb(memory.device_bytes(slow))} of unified memory at {number(slow.memory_bandwidth_gb_per_s)} GB/s{share}; "
+            f"{slow.name}: {gb(device.device_bytes(slow))} of unified memory at {number(slow.memory_bandwidth_gb_per_s)} GB/s{share}; "
             "HBM cards read at 1,500 to 8,000 GB/s: capacity is not speed",
         ))
     pcie = [p for p in shown if p.crosses_pcie]
@@ -62,7 +63,7 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
             f"{p.gpu.name} would hold {gb(p.answer.per_gpu_bytes)} of {gb(_gpu_bytes(p.gpu))}: "
             "the first long prompt ends it; keep a margin",
         ))
-    label = [p.gpu for p in shown if memory.label_is_used(p.gpu)]
+    label = [p.gpu for p in shown if device.label_is_used(p.gpu)]
     if named and label:
         found.append(SizeWarning(
             "label_capacity",
@@ -85,7 +86,7 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
 
 
 def _gpu_bytes(gpu: Gpu) -> float:
-    return memory.usable_bytes(gpu, 1.0, 0.0)
+    return device.usable_bytes(gpu, 1.0, 0.0)
 
 
 def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:

@@ -9,9 +9,10 @@ import pytest
 
 from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
-from planner.sizing import Question, ask, everywhere, place, placements
+from planner.sizing import everywhere, place, placements
 from planner.sizing_answer import answer
 from planner.sizing_notes import longest_context_tok, smallest_rung
+from planner.sizing_question import Question, ask
 
 
 @cache

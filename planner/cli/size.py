@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -51,8 +50,9 @@ def size(
     if gpu_id is None and (count or tp or pp):
         raise InputError([Fault("", None, "--count", "a count, tp or pp needs an accelerator", "name one with --gpu")])
     from planner.catalog import load_catalog
-    from planner.sizing import ask
+    from planner.cli.size_table import show
     from planner.sizing_answer import answer
+    from planner.sizing_question import ask
 
     catalog = load_catalog(overlay)
     question = ask(
@@ -63,38 +63,6 @@ def size(
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
     else:
-        _show(found)
+        show(found)
     if found.reason_code is not None:
         raise click.exceptions.Exit(1)
-
-
-def _show(found: Any) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False, width=None if Console().is_terminal else 120)
-    console.print(found.headline, style="bold", markup=False, soft_wrap=True)
-    console.print(found.sum_line, markup=False, soft_wrap=True)
-    table = Table(title=None, box=None, pad_edge=False)
-    for name, side in (("term", "left"), ("GB", "right"), ("GiB", "right"), ("", "left")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for row in found.term_rows:
-        table.add_row(*row)
-    console.print(table)
-    where = Table(box=None, pad_edge=False)
-    for name, side in (
-        ("accelerator", "left"), ("GPUs", "right"), ("TP x PP", "right"), ("need/GPU", "right"), ("usable/GPU", "right"),
-        ("sessions", "right"), ("", "left"),
-    ):
-        where.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    for row in found.placement_rows:
-        where.add_row(*row)
-    console.print(where)
-    for line in found.lever_lines:
-        console.print(line, markup=False, soft_wrap=True)
-    for line in found.rung_lines:
-        console.print(line, markup=False, soft_wrap=True)
-    for warning in found.warnings:
-        console.print(f"warning ({warning.name}): {warning.text}", markup=False, soft_wrap=True)
-
-

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from planner.candidates.asks import context_of, targets_of, tokens_of
 from planner.candidates.build import Candidate, Prepared
 from planner.feasibility import Assessment, Shape, admitted_count, assess
-from planner.physics.memory import device_bytes, terms
+from planner.physics.device import device_bytes
+from planner.physics.memory import terms
 from planner.physics.serving import Feasible, RequestMix, latency_at
 from planner.plan.pools import PoolBill, call_bill, fixed_npv_usd, rate_of, used_frac_by_workload
 from planner.plan.words import plain, week_label

@@ -95,8 +95,12 @@ class ParameterCounts(Frozen):
     """Routed experts, all of them."""
     router_count: ParameterCount = 0
     norm_count: ParameterCount = 0
+    recurrent_count: ParameterCount = 0
+    """Matrices of recurrent layers (SSM, gated DeltaNet, KDA, RG-LRU): quantised as attention is, sharded over ranks."""
+    vision_count: ParameterCount = 0
+    """Vision and audio towers with their projectors: in memory, never read in decode, mostly left in 16 bit."""
     other_count: ParameterCount = 0
-    """Vision tower, recurrent-layer parameters and the rest."""
+    """The rest."""
     active_count: Annotated[int, Field(ge=1, le=10**14)]
     """Multiplied for one decoded token: everything but unused experts, the input embedding's other rows and the vision tower."""
 
@@ -104,7 +108,7 @@ class ParameterCounts(Frozen):
     def _sums(self) -> ParameterCounts:
         parts = (
             self.embedding_count + self.head_count + self.attention_count + self.mlp_count + self.experts_count
-            + self.router_count + self.norm_count + self.other_count
+            + self.router_count + self.norm_count + self.recurrent_count + self.vision_count + self.other_count
         )
         if parts != self.total_count:
             raise ValueError(f"components sum to {parts}, total_count says {self.total_count}")
@@ -164,6 +168,10 @@ class Llm(Sourced):
         return max(0, min(rest, p.other_count))
 
 
+Component = Literal["attention", "mlp", "experts", "embedding", "head", "router", "norm", "recurrent", "vision", "other"]
+"""Parts of a model that a format stores alike."""
+
+
 class WeightFormat(Sourced):
     """How weights are stored, as bits per parameter and component, scales and zero points included."""
 
@@ -172,7 +180,7 @@ class WeightFormat(Sourced):
     runs_on: tuple[Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx", "transformers"], ...]
     rule_bytes_per_param: Positive
     """The rule of thumb printed beside the finer figure."""
-    bits_per_weight: dict[Literal["attention", "mlp", "experts", "embedding", "head", "router", "norm", "other"], Positive]
+    bits_per_weight: dict[Component, Positive]
     compute_dtype: Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
     """Matrix products run in this dtype where the accelerator has it, else in `bf16` after dequantisation."""
     is_gguf: bool = False

@@ -8,7 +8,8 @@ import pytest
 
 from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
-from planner.physics import memory
+from planner.physics import activations, device, memory
+from planner.physics.levers import levers
 from planner.physics.memory import DoesNotFit, Fits
 from planner.physics.work import work_of
 from planner.units import BYTES_PER_GIB, BYTES_PER_MIB
@@ -31,7 +32,7 @@ def fit_70b(kv: str, gpu: str, tp: int, context_tok: int = 8192, concurrency: in
     c = catalog()
     return memory.fit(
         c.llm("llama_3.3_70b_instruct"), c.weight_format("q4_k_m"), c.kv_format(kv), c.gpu(gpu), tp, 1, context_tok, concurrency,
-        c.engine("vllm"), None, overhead_bytes=6e9, weights_bytes=40e9, kv_alternatives=list(c.kv_formats.values()),
+        c.engine("vllm"), None, overhead_bytes=6e9, weights_bytes=40e9,
     )
 
 
@@ -82,10 +83,15 @@ def test_levers_are_computed() -> None:
     """B2 to B4 again, as the levers of the first answer say it."""
     one = fit_70b("fp16", "h100_sxm_80gb", 1)
     assert isinstance(one, DoesNotFit)
-    said = {lever.change: (round(lever.bytes_per_gpu / 1e9), lever.fits) for lever in one.levers}
+    c, names = catalog(), ("fp8", "nvfp4", "q8_0")
+    model, form = c.llm("llama_3.3_70b_instruct"), c.weight_format("q4_k_m")
+    others = [(n, memory.footprint(model, form, c.kv_format(n), c.engine("vllm"), 40e9)) for n in names]
+    fp = memory.footprint(model, form, c.kv_format("fp16"), c.engine("vllm"), 40e9)
+    tried = levers(fp, c.gpu("h100_sxm_80gb"), 1, 1, 8192, 32, one.usable_bytes_per_gpu, 6e9, others)
+    said = {lever.change: (round(lever.bytes_per_gpu / 1e9), lever.fits) for lever in tried}
     assert said["KV in fp8"] == (89, False)
     assert said["KV in fp8 and 16 sessions"] == (67, True) and said["KV in fp8 and 4,096 tokens"] == (67, True)
-    assert str(one.levers[0]).startswith("KV in ") and "→" in str(one.levers[0])
+    assert str(tried[0]).startswith("KV in ") and "→" in str(tried[0])
 
 
 def test_a_latent_is_not_doubled_nor_divided() -> None:
@@ -146,7 +152,7 @@ def test_room_for_kv_within_half_a_gib_of_logs(llm: str, weights: str, tp: int, 
     """B10: KV room that vLLM 0.11 logged on H100 80 GB (github:llm-d-incubation/llm-d-planner, empirical memory results)."""
     fp, gpu = shape(llm, weights, engine="vllm_0.19"), catalog().gpu("h100_sxm_80gb")
     empty = memory.terms(fp, gpu, tp, 1, 16_000, 0).total_bytes
-    assert (memory.usable_bytes(gpu, frac, 0.0) - empty) / GIB == pytest.approx(kv_room_gib, abs=0.5)
+    assert (device.usable_bytes(gpu, frac, 0.0) - empty) / GIB == pytest.approx(kv_room_gib, abs=0.5)
 
 
 def test_a_mistral_token_and_its_pool() -> None:
@@ -164,13 +170,13 @@ def test_a_mistral_token_and_its_pool() -> None:
 )
 def test_capacity_is_what_the_device_shows(gpu: str, mib: int) -> None:
     """B11: MiB that nvidia-smi prints."""
-    assert memory.device_bytes(catalog().gpu(gpu)) == mib * BYTES_PER_MIB
+    assert device.device_bytes(catalog().gpu(gpu)) == mib * BYTES_PER_MIB
 
 
 def test_a_need_above_what_an_h100_shows() -> None:
     """B11: 79.8 GiB do not fit an "80 GB" H100; 20.31 GiB at fraction 0.9 need a card of 22.57 GiB."""
-    assert memory.usable_bytes(catalog().gpu("h100_sxm_80gb"), 1.0, 0.0) < 79.8 * GIB
-    assert memory.device_bytes_needed(20.31 * GIB, 0.9) / GIB == pytest.approx(22.57, abs=0.005)
+    assert device.usable_bytes(catalog().gpu("h100_sxm_80gb"), 1.0, 0.0) < 79.8 * GIB
+    assert device.device_bytes_needed(20.31 * GIB, 0.9) / GIB == pytest.approx(22.57, abs=0.005)
 
 
 def test_98_percent_is_refused_at_the_default_margin() -> None:
@@ -178,7 +184,7 @@ def test_98_percent_is_refused_at_the_default_margin() -> None:
     c = catalog()
     gpu = c.gpu("h100_sxm_80gb")
     args = (c.llm("llama_3.1_8b"), c.weight_format("bf16"), c.kv_format("fp16"), gpu, 1, 1, 1024, 1, c.engine("vllm"))
-    weights_bytes = 0.98 * memory.device_bytes(gpu) - 0.2e9
+    weights_bytes = 0.98 * device.device_bytes(gpu) - 0.2e9
     assert isinstance(memory.fit(*args, memory_frac=1.0, overhead_bytes=0.0, weights_bytes=weights_bytes), DoesNotFit)
     assert isinstance(memory.fit(*args, memory_frac=1.0, margin_frac=0.0, overhead_bytes=0.0, weights_bytes=weights_bytes), Fits)
 
@@ -187,14 +193,14 @@ def test_unified_memory_is_shared_with_the_host() -> None:
     """B14: of a Mac with 192 GB the GPU may use less than all."""
     mac = catalog().gpu("apple_m2_ultra_192gb")
     assert mac.gpu_memory_share_frac is not None and mac.gpu_memory_share_frac < 1
-    assert memory.usable_bytes(mac, 1.0, 0.0) == memory.device_bytes(mac) * mac.gpu_memory_share_frac
+    assert device.usable_bytes(mac, 1.0, 0.0) == device.device_bytes(mac) * mac.gpu_memory_share_frac
 
 
 def test_one_reserve_never_both() -> None:
     """Usable is the smaller of the engine's fraction and 1 − margin, not their product."""
     gpu = catalog().gpu("h100_sxm_80gb")
-    assert memory.usable_bytes(gpu, 0.92, 0.15) == memory.device_bytes(gpu) * 0.85
-    assert memory.usable_bytes(gpu, 0.8, 0.15) == memory.device_bytes(gpu) * 0.8
+    assert device.usable_bytes(gpu, 0.92, 0.15) == device.device_bytes(gpu) * 0.85
+    assert device.usable_bytes(gpu, 0.8, 0.15) == device.device_bytes(gpu) * 0.8
 
 
 def test_a_window_caps_what_its_layers_keep() -> None:
@@ -221,7 +227,7 @@ def test_llama_cpp_compute_buffer() -> None:
     """512 × (128,256 + 4,096) × 4 B = 258.5 MiB for Llama-3-8B (logged), and a 16-bit mask on top."""
     c = catalog()
     fp = shape("llama_3_8b", "q4_k_m", engine="llama_cpp")
-    got = memory.activation_bytes(fp, c.gpu("rtx_4090_24gb"), 1, 512)
+    got = activations.activation_bytes(fp.llm, fp.engine, c.gpu("rtx_4090_24gb"), 1, 512)
     assert got / BYTES_PER_MIB == pytest.approx(258.5 + 0.5, abs=0.01)
 
 
