@@ -21,6 +21,42 @@ def chunk_tok(engine: EngineProfile, gpu: Gpu) -> float:
     return float(batch_default(engine, gpu).max_batched_tok)
 
 
+def step_tok(engine: EngineProfile, gpu: Gpu, context_tok: int, concurrency: int = 1, max_batched_tok: int | None = None) -> int:
+    """Return the tokens of the largest step: the engine's limit, or whole prompts where it does not cut them.
+
+    vLLM 0.7 reads a prompt of 20,000 tokens in one step, one of 131,072 in steps of 2,048. A limit that is given is taken.
+    """
+    if max_batched_tok is not None:
+        return max_batched_tok
+    limit = batch_default(engine, gpu).max_batched_tok
+    if context_tok > engine.whole_prompt_up_to_tok:
+        return limit
+    return max(limit, context_tok * (concurrency if engine.is_static_batch else 1))
+
+
+def default_fraction(engine: EngineProfile, gpu: Gpu, tp: int = 1, pp: int = 1) -> float:
+    """Return the engine's default memory fraction on a card: the profile's, or what its `ReserveRule` leaves.
+
+    SGLang on an H100: 512 + 1.5 × 8,192 + 128 + 2 × 256 = 13,440 MiB of 81,559 stay free, so 0.835.
+    """
+    rule = engine.reserve
+    if rule is None:
+        return engine.memory_fraction
+    batch, device = batch_default(engine, gpu), device_bytes(gpu)
+    reserved = rule.base_bytes + rule.step_bytes_per_tok * batch.max_batched_tok + rule.gpu_bytes * tp * pp
+    reserved += rule.graph_bytes_per_sequence * batch.graph_sequence_count
+    if device >= rule.least_device_gib * BYTES_PER_GIB:
+        reserved = max(reserved, rule.least_bytes)
+    return max(0.0, 1.0 - reserved / device)
+
+
+def default_context_tok(engine: EngineProfile, gpu: Gpu) -> int | None:
+    """Return the context that the engine opens on a card unless told another; None where it takes the model's."""
+    gib = device_bytes(gpu) / BYTES_PER_GIB
+    reached = [d for d in engine.default_contexts if round(gib, 1) >= d.device_gib_from]
+    return max(reached, key=lambda d: d.device_gib_from).context_tok if reached else None
+
+
 def mlp_width(group: MlpGroup) -> int:
     """Return the MLP values of one token in one layer: the dense width, or that of the chosen and shared experts."""
     if group.kind == "dense":
@@ -29,22 +65,46 @@ def mlp_width(group: MlpGroup) -> int:
     return group.top_k * group.expert_intermediate_size + shared
 
 
-def activation_bytes(llm: Llm, engine: EngineProfile, gpu: Gpu, tp: int, context_tok: int) -> float:
-    """Return the peak of the temporary tensors of one step on one GPU, by the engine's model (`ActivationModel`).
+def peak_bytes(llm: Llm, engine: EngineProfile, tp: int, context_tok: int, step_tok: int, sequence_count: int) -> float:
+    """Return the peak of the temporary tensors of a step of `step_tok` tokens on one GPU, by the engine's `ActivationModel`."""
+    model = engine.activation
+    width = max((mlp_width(group) for group in llm.mlp), default=0)
+    forward = step_tok * (model.bytes_per_mlp_value * width / tp + model.bytes_per_hidden_value * llm.hidden_size)
+    sampler = 0.0 if llm.is_encoder else sequence_count * llm.vocab_size * model.bytes_per_logit
+    compute = step_tok * (llm.vocab_size + llm.hidden_size) * model.bytes_per_compute_value
+    scores = 0.0
+    if model.bytes_per_score:
+        heads = max((group.head_count for group in llm.attention), default=0)
+        scores = step_tok * (context_tok * (heads + 1) + 4 * llm.hidden_size) * model.bytes_per_score
+    mask = step_tok * context_tok * model.bytes_per_mask_value
+    return max(forward, sampler) + max(compute, scores) + mask
+
+
+def activation_bytes(
+    llm: Llm, engine: EngineProfile, gpu: Gpu, tp: int, context_tok: int, *, concurrency: int = 1,
+    max_batched_tok: int | None = None, max_sequence_count: int | None = None, memory_frac: float | None = None,
+) -> float:
+    """Return the temporary tensors that the memory fraction has to hold on one GPU.
 
     The sampler's part is whole on every rank: 1,024 sequences × 128,256 words × 39 bytes are 4.77 GiB with vLLM on an
-    H100 (4.76 logged for Llama-3.1-8B).
+    H100 (4.76 logged for Llama-3.1-8B). `max_batched_tok` and `max_sequence_count` are the engine's own limits where they are
+    set by hand. Where the tensors live outside the fraction (SGLang) only what its free part does not hold is counted.
     """
-    model, batch = engine.activation, batch_default(engine, gpu)
-    width = max((mlp_width(group) for group in llm.mlp), default=0)
-    forward = batch.max_batched_tok * (model.bytes_per_mlp_value * width / tp + model.bytes_per_hidden_value * llm.hidden_size)
-    sampler = 0.0 if llm.is_encoder else batch.max_sequence_count * llm.vocab_size * model.bytes_per_logit
-    compute = batch.max_batched_tok * (llm.vocab_size + llm.hidden_size) * model.bytes_per_compute_value
-    mask = batch.max_batched_tok * context_tok * model.bytes_per_mask_value
-    return max(forward, sampler) + compute + mask
+    tokens = step_tok(engine, gpu, context_tok, concurrency, max_batched_tok)
+    sequences = batch_default(engine, gpu).max_sequence_count if max_sequence_count is None else max_sequence_count
+    peak = peak_bytes(llm, engine, tp, context_tok, tokens, sequences)
+    if engine.fraction_covers_activations:
+        return peak
+    fraction = default_fraction(engine, gpu, tp) if memory_frac is None else memory_frac
+    return max(0.0, peak - (1.0 - fraction) * device_bytes(gpu))
 
 
-def overhead_bytes_per_gpu(engine: EngineProfile, tp: int) -> float:
-    """Return what the engine, the driver and the collectives keep on one GPU whatever the load."""
+def overhead_bytes_per_gpu(engine: EngineProfile, tp: int, gpu: Gpu | None = None) -> float:
+    """Return what the engine, the driver and the collectives keep on one GPU whatever the load.
+
+    With `gpu`, the bytes outside the allocator are those of its class where the profile tells classes apart.
+    """
     collective = engine.collective_bytes if tp > 1 else 0.0
-    return engine.driver_bytes + engine.context_bytes + engine.cuda_graph_bytes + collective
+    own = None if gpu is None else batch_default(engine, gpu).context_bytes
+    context = engine.context_bytes if own is None else own
+    return engine.driver_bytes + context + engine.cuda_graph_bytes + collective

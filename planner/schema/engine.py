@@ -9,6 +9,9 @@ from pydantic import Field, model_validator
 from planner.schema.base import Frac, Frozen, Id, NonNegative, NonNegativeCount, PositiveCount, Sourced, Text
 
 EngineName = Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx", "transformers"]
+FractionOf = Literal["device_memory", "free_memory", "free_after_weights"]
+"""device_memory: what the device shows; free_memory: that less context and driver; free_after_weights: also less weights and
+temporary tensors, so that the fraction bounds the KV pool alone."""
 
 
 class BatchDefault(Frozen):
@@ -20,22 +23,49 @@ class BatchDefault(Frozen):
     max_batched_tok: PositiveCount
     """Tokens of one step (the micro-batch, in engines that have one)."""
     max_sequence_count: PositiveCount
+    context_bytes: NonNegative | None = None
+    """Bytes outside the allocator on these cards, where they differ from the profile's."""
+    graph_sequence_count: NonNegativeCount = 0
+    """Largest batch of the captured graphs, where a `ReserveRule` counts it."""
+
+
+class ContextDefault(Frozen):
+    """The context that the engine opens on cards of at least `device_gib_from` unless it is told another."""
+
+    device_gib_from: NonNegative
+    context_tok: PositiveCount
+
+
+class ReserveRule(Frozen):
+    """What an engine keeps free beside weights and KV pool; its default memory fraction is 1 − reserved ÷ device memory.
+
+    reserved = base + tokens of one step × a + tp × pp × b + largest graph batch × c, at least `least` from `least_device_gib`
+    """
+
+    base_bytes: NonNegative
+    step_bytes_per_tok: NonNegative
+    gpu_bytes: NonNegative
+    graph_bytes_per_sequence: NonNegative
+    least_bytes: NonNegative = 0.0
+    least_device_gib: NonNegative = 0.0
 
 
 class ActivationModel(Frozen):
     """Peak of the temporary tensors of one step on one GPU.
 
-    forward = `max_batched_tok` × (`bytes_per_mlp_value` × MLP width / tp + `bytes_per_hidden_value` × hidden size)
-    sampler = `max_sequence_count` × vocabulary × `bytes_per_logit`, whole on every GPU
-    compute = `max_batched_tok` × (vocabulary + hidden size) × `bytes_per_compute_value`
-    mask    = `max_batched_tok` × context held × `bytes_per_mask_value`
-    peak    = max(forward, sampler) + compute + mask
+    forward = tokens × (`bytes_per_mlp_value` × MLP width / tp + `bytes_per_hidden_value` × hidden size)
+    sampler = sequences × vocabulary × `bytes_per_logit`, whole on every GPU
+    compute = tokens × (vocabulary + hidden size) × `bytes_per_compute_value`
+    scores  = tokens × (context held × (heads + 1) + 4 × hidden size) × `bytes_per_score`: attention without a fused kernel
+    mask    = tokens × context held × `bytes_per_mask_value`
+    peak    = max(forward, sampler) + max(compute, scores) + mask
     """
 
     bytes_per_mlp_value: NonNegative = 0.0
     bytes_per_hidden_value: NonNegative = 0.0
     bytes_per_logit: NonNegative = 0.0
     bytes_per_compute_value: NonNegative = 0.0
+    bytes_per_score: NonNegative = 0.0
     bytes_per_mask_value: NonNegative = 0.0
 
 
@@ -51,8 +81,12 @@ class EngineProfile(Sourced):
     version_to: Text | None = None
     memory_fraction: Frac
     """Part of the device that the engine uses by default; 1 where it takes what is there."""
-    fraction_of: Literal["device_memory"]
+    fraction_of: FractionOf
     """What `memory_fraction` is a fraction of."""
+    fraction_covers_activations: bool = True
+    """False where temporary tensors live in the part that the fraction leaves free: only what overflows it is counted."""
+    reserve: ReserveRule | None = None
+    """The engine's rule for its default fraction, where that depends on card and split; `memory_fraction` is then the least of it."""
     kv_block_tok: PositiveCount
     """Tokens of one page of the KV cache: a sequence is rounded up to whole pages."""
     window_extra_tok: NonNegativeCount = 0
@@ -66,6 +100,13 @@ class EngineProfile(Sourced):
     cuda_graph_bytes: NonNegative = 0.0
     """Captured graphs, where this version charges them to its memory fraction."""
     batch_defaults: tuple[BatchDefault, ...]
+    whole_prompt_up_to_tok: NonNegativeCount = 0
+    """Contexts of at most so many tokens are read in one step, which then holds them whole; 0 where prompts are always cut."""
+    is_static_batch: bool = False
+    """Every prompt of a batch is read in the same step: the step holds sessions × context tokens."""
+    default_contexts: tuple[ContextDefault, ...] = ()
+    default_slot_count: PositiveCount | None = None
+    """Slots (sessions at once) that the engine opens by default, where it reserves the whole context of each."""
     activation: ActivationModel
     mla_expands_kv: bool = False
     """The engine caches full keys and values of every head where the model has a latent."""
@@ -81,6 +122,10 @@ class EngineProfile(Sourced):
     def _coherent(self) -> EngineProfile:
         if not self.batch_defaults or min(d.device_gib_from for d in self.batch_defaults) > 0:
             raise ValueError("batch_defaults needs a class with device_gib_from 0")
+        if any(d.not_families for d in self.batch_defaults if d.device_gib_from == 0):
+            raise ValueError("the class with device_gib_from 0 takes every family")
+        if self.default_contexts and min(d.device_gib_from for d in self.default_contexts) > 0:
+            raise ValueError("default_contexts needs a class with device_gib_from 0")
         if self.memory_fraction <= 0:
             raise ValueError("memory_fraction must be above 0")
         return self
