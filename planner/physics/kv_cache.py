@@ -46,14 +46,29 @@ class KvPart:
     window_tok: int | None = None
     compression: int = 1
     is_replicated: bool = False
+    is_constant: bool = False
+    """Cross attention: `window_tok` tokens are kept from the first token of the sequence to its last."""
 
-    def bytes_per_tok(self, tp: int = 1) -> float:
-        """Return the bytes one more token takes on one GPU, while the window still fills."""
+    def _bytes_per_held_tok(self, tp: int) -> float:
         heads = self.head_count if self.is_replicated else kv_heads_per_gpu(self.head_count, tp)
         return self.bytes_per_head_tok * heads / self.compression
 
+    def bytes_per_tok(self, tp: int = 1) -> float:
+        """Return the bytes one more token takes on one GPU, while the window still fills."""
+        return 0.0 if self.is_constant else self._bytes_per_held_tok(tp)
+
+    def constant_bytes(self, tp: int = 1) -> float:
+        """Return the bytes one sequence keeps on one GPU whatever its length: those of cross attention."""
+        return self._bytes_per_held_tok(tp) * (self.window_tok or 0) if self.is_constant else 0.0
+
     def bytes_of(self, context_tok: int, tp: int, block_tok: int) -> float:
-        """Return the bytes of one sequence on one GPU: whole pages, and at most the window where there is one."""
+        """Return the bytes of one sequence on one GPU: whole pages, and at most the window where there is one.
+
+        The window is not rounded up to pages: the published figures are bytes x min(tokens, window), and what an engine keeps
+        beyond it is its profile's `window_extra_tok`.
+        """
+        if self.is_constant:
+            return self._bytes_per_held_tok(tp) * paged_tok(self.window_tok or 0, block_tok)
         held_tok = paged_tok(context_tok, block_tok)
         return self.bytes_per_tok(tp) * (held_tok if self.window_tok is None else min(held_tok, self.window_tok))
 
@@ -76,4 +91,5 @@ def kv_part(
     v_head_dim = 0 if group.kv_is_one_tensor else group.v_head_dim
     per_head = kv_bytes_per_tok(n, 1, group.head_dim, bytes_per_value, v_head_dim)
     window_tok = None if group.kind == "chunked" and chunked_keeps_all else group.window_tok
-    return KvPart(n, group.kv_head_count, per_head, window_tok=window_tok, compression=group.kv_compression)
+    is_constant = group.kind == "cross"
+    return KvPart(n, group.kv_head_count, per_head, window_tok=window_tok, compression=group.kv_compression, is_constant=is_constant)

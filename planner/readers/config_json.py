@@ -12,9 +12,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.errors import Fault, InputError, did_you_mean
-from planner.readers.hf_families import ENCODERS, FAMILIES, LIBRARY_DEFAULTS, TOWER_NOTE
+from planner.readers.hf_assumed import MOST_NAMED, assumed, suspects
+from planner.readers.hf_common import CONTEXT
+from planner.readers.hf_families import AUDIO_NOTE, ENCODERS, FAMILIES, LIBRARY_DEFAULTS, SECTION_DEFAULTS, TOWER_NOTE
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import Shape
+from planner.readers.hf_vision import vision_count
 from planner.schema.llm import Llm
 
 MOST_BYTES = 5_000_000
@@ -25,32 +28,67 @@ PREDICTION_NOTE = "The multi-token-prediction layers of the checkpoint are not c
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
-def read_config_json(path: Path) -> Llm:
+def read_config_json(path: Path, assume: bool = False) -> Llm:
     """Return the shape that a Hugging Face `config.json` describes: attention and feed-forward groups, parameters by component.
 
-    The count leaves out vision and audio towers and multi-token-prediction layers; `notes` says so where the file has a tower.
-    Raises `InputError` naming the file, the key and the cure: not readable, not JSON, an unknown `model_type`, keys missing or absurd.
+    Parameters count the vision tower where the file tells enough (`notes` says where not), and no multi-token-prediction layers.
+    With `assume`, an architecture without a reader is read as a plain decoder, and `notes` begins with "Assumed:" and lists the keys
+    that may bear on memory and were not understood. Raises `InputError` naming the file, the key and the cure: not readable, not
+    JSON, an unknown `model_type`, keys missing or absurd.
     """
     data, changed_on = _load(path)
     file = str(path)
-    outer_type = data.get("model_type")
+    data = _thinker(data)
     section = next((name for name in TEXT_SECTIONS if isinstance(data.get(name), Mapping)), None)
     inner: Mapping[str, Any] = data[section] if section else data
-    model_type = _known_type(file, inner.get("model_type"), outer_type)
-    merged = {**LIBRARY_DEFAULTS.get(model_type, {}), **{key: value for key, value in inner.items() if value is not None}}
+    model_type = _known_type(file, inner, data, assume)
+    defaults: dict[str, int] = {**(SECTION_DEFAULTS.get(model_type, {}) if section else {}), **LIBRARY_DEFAULTS.get(model_type, {})}
+    if any(inner.get(name) is not None for name in CONTEXT):
+        defaults.pop("max_position_embeddings", None)
+    merged: dict[str, Any] = {**defaults, **{key: value for key, value in inner.items() if value is not None}}
     if section and isinstance(data.get("tie_word_embeddings"), bool):
         merged.setdefault("tie_word_embeddings", data["tie_word_embeddings"])
     faults: list[Fault] = []
     keys = Keys(merged, file, section or "", faults, model_type)
     try:
-        shape = FAMILIES[model_type](keys)
-        context_tok = keys.count("max_position_embeddings", "n_positions")
+        shape = FAMILIES[model_type](keys) if model_type in FAMILIES else assumed(keys, merged)
+        context_tok = keys.count(*CONTEXT)
         if faults:
-            raise InputError(faults)
+            raise InputError(_once(faults))
         return _llm(path, data, shape, model_type, context_tok, changed_on)
     except ValidationError as error:
         wrong = [Fault(file, None, _place(section, e["loc"]), e["msg"], "compare the file with the published one") for e in error.errors()]
-        raise InputError([*faults, *wrong]) from error
+        raise InputError(_once([*faults, *wrong])) from error
+
+
+def _once(faults: list[Fault]) -> list[Fault]:
+    """Return each fault once: a key that every layer reads is told once."""
+    return list(dict.fromkeys(faults))
+
+
+def _thinker(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of an omni model that thinks, with its sections; any other file as it is."""
+    inner = data.get("thinker_config")
+    return {**inner, "model_type": data.get("model_type")} if isinstance(inner, Mapping) else data
+
+
+class _Twice(Exception):
+    """A key that one object holds twice."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raises `_Twice` where a key comes twice with different values, for one of them would be lost unseen."""
+    data: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in data and data[key] != value:
+            raise _Twice(key)
+        data[key] = value
+    return data
+
+
+def _constant(name: str) -> float:
+    """Return NaN or Infinity as a number: some published files hold one in a key that no shape reads."""
+    return float(name)
 
 
 def _load(path: Path) -> tuple[Mapping[str, Any], date]:
@@ -67,9 +105,11 @@ def _load(path: Path) -> tuple[Mapping[str, Any], date]:
     except UnicodeDecodeError as error:
         raise InputError([Fault(file, None, "", "is not UTF-8 text", "give the config.json, not the weights")]) from error
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise InputError([Fault(file, error.lineno, f"column {error.colno}", error.msg, "copy the file as published")]) from error
+    except _Twice as error:
+        raise InputError([Fault(file, None, str(error)[:80], "is written twice", "keep one of the two")]) from error
     except (RecursionError, ValueError) as error:
         raise InputError([Fault(file, None, "", "is nested too deeply or holds an absurd number", "copy the file as published")]) from error
     if not isinstance(data, dict):
@@ -77,16 +117,23 @@ def _load(path: Path) -> tuple[Mapping[str, Any], date]:
     return data, datetime.fromtimestamp(status.st_mtime, tz=UTC).date()
 
 
-def _known_type(file: str, inner: object, outer: object) -> str:
-    """Return the `model_type` that has a reader: the language part's own, else the whole model's."""
-    for candidate in (inner, outer):
+def _known_type(file: str, inner: Mapping[str, Any], outer: Mapping[str, Any], assume: bool) -> str:
+    """Return the `model_type` that has a reader: the language part's own, else the whole model's, else with `assume` the name itself."""
+    names = [part.get("model_type") for part in (inner, outer)]
+    for candidate in names:
         if isinstance(candidate, str) and candidate in FAMILIES:
             return candidate
-    named = next((x for x in (inner, outer) if isinstance(x, str)), None)
+    named = next((x for x in names if isinstance(x, str)), None)
+    if named is not None and assume:
+        return named[:100]
+    listed = outer.get("architectures")
+    spoken = f" ({listed[0][:60]})" if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
     if named is None:
-        raise InputError([Fault(file, None, "model_type", "missing", "give a model's config.json, which names its architecture")])
-    cure = did_you_mean(named, FAMILIES) + "; or write its shape as a file in workloads/models"
-    raise InputError([Fault(file, None, "model_type", f"architecture {named!r} is not known", cure)])
+        raise InputError([Fault(file, None, "model_type", f"missing{spoken}", "give a model's config.json, which names its architecture")])
+    strange = suspects(inner)
+    hint = f"; keys that may change its memory: {', '.join(key[:60] for key in strange[:MOST_NAMED])}" if strange else ""
+    cure = did_you_mean(named, FAMILIES) + "; or write its shape as a file in workloads/models, or read it as a plain decoder with --assume"
+    raise InputError([Fault(file, None, "model_type", f"architecture {named[:100]!r}{spoken} is not known{hint}", cure)])
 
 
 def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, context_tok: int, changed_on: date) -> Llm:
@@ -94,8 +141,15 @@ def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, con
     towers = [part for part in TOWER_SECTIONS if isinstance(data.get(part), Mapping)]
     has_tower = bool(towers) or any(isinstance(data.get(part), Mapping) for part in TEXT_SECTIONS)
     has_prediction = any(isinstance(part.get(key), int) and part[key] for part in _parts(data) for key in PREDICTION_KEYS)
-    notes = [*shape.notes, *([TOWER_NOTE] if has_tower else []), *([PREDICTION_NOTE] if has_prediction else [])]
     vision = data.get("vision_config")
+    counted = vision_count(data, shape.hidden_size) if vision else None
+    shape.counts["vision"] += counted or 0
+    left_out = [part for part in towers if part == "audio_config" or counted is None]
+    notes = [*shape.notes, *([PREDICTION_NOTE] if has_prediction else [])]
+    if counted is not None:
+        notes.append("vision_count holds the vision tower and its projector, by formula.")
+    if left_out or (has_tower and not towers):
+        notes.append(TOWER_NOTE if left_out != ["audio_config"] else AUDIO_NOTE)
     source = {
         "kind": "derived",
         "retrieved_on": changed_on,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.readers.hf_common import WINDOW_KIND, heads, layers, qwen_windows, start, window_of, windows
+from planner.readers.hf_common import WINDOW_KIND, biting_window, heads, layers, qwen_windows, start, window_of, windows
 from planner.readers.hf_keys import Keys
-from planner.readers.hf_shape import Shape
+from planner.readers.hf_shape import BF16_BYTES, Shape
 
 MLLAMA_IMAGE_ROWS = 8
 """Rows of the input embedding beyond `vocab_size`, for image tokens (`pypi:transformers==5.24.0`, MllamaTextModel)."""
@@ -14,9 +14,9 @@ def llama(k: Keys) -> Shape:
     """Llama, Mistral, Yi, Code Llama, Phi-3: RMSNorm, gated feed-forward, one window over all layers where it bites."""
     s = start(k)
     head_count, kv, width = heads(k)
-    window, n, bias = k.optional_count("sliding_window"), layers(k), k.flag("attention_bias")
-    bites = window is not None and window < k.count("max_position_embeddings", default=window + 1)
-    kinds = windows(k, n) if k.names("layer_types") else [WINDOW_KIND["sliding_attention" if bites else "full_attention"]] * n
+    n, bias = layers(k), k.flag("attention_bias")
+    one = WINDOW_KIND["sliding_attention" if biting_window(k) else "full_attention"]
+    kinds = windows(k, n) if k.names("layer_types") else [one] * n
     for kind in kinds:
         s.add_gqa(head_count, kv, width, kind=kind, window_tok=window_of(k, kind), has_qkv_bias=bias, has_o_bias=bias)
         s.add_dense(k.count("intermediate_size"), has_bias=k.flag("mlp_bias"))
@@ -43,10 +43,11 @@ def mllama(k: Keys) -> Shape:
     s = start(k)
     s.counts["embedding"] += MLLAMA_IMAGE_ROWS * s.hidden_size
     head_count, kv, width = heads(k)
-    cross = set(k.numbers("cross_attention_layers"))
+    cross, crossed = set(k.numbers("cross_attention_layers")), 0
     for i in range(layers(k)):
         if i in cross:
             s.add_no_attention()
+            crossed += 1
             s.counts["attention"] += s.hidden_size * width * 2 * (head_count + kv) + 2
             s.add_norms(2, width)
         else:
@@ -54,6 +55,10 @@ def mllama(k: Keys) -> Shape:
         s.add_dense(k.count("intermediate_size"))
         s.add_norms(2)
     s.add_norms()
+    image_bytes = crossed * 2 * kv * width * BF16_BYTES
+    s.notes.append(
+        f"{crossed} cross-attention layers keep nothing for text; an image adds {image_bytes} bytes a vision token at 16 bit."
+    )
     return s
 
 
@@ -147,22 +152,4 @@ def starcoder2(k: Keys) -> Shape:
         s.add_dense(k.count("intermediate_size"), is_gated=False, has_bias=bias)
         s.add_norms(2, has_bias=True)
     s.add_norms(has_bias=True)
-    return s
-
-
-def bert(k: Keys) -> Shape:
-    """BERT and XLM-RoBERTa encoders: position and type embeddings, a pooler; no cache."""
-    s = Shape(k.count("hidden_size"), k.count("vocab_size"), is_tied=True)
-    s.add_embedding()
-    head_count, kv, width = heads(k)
-    h = s.hidden_size
-    positions = (k.count("max_position_embeddings") + k.count("type_vocab_size", default=2)) * h
-    s.counts["embedding"] += positions
-    s.add_norms(has_bias=True)
-    for _ in range(layers(k)):
-        s.add_gqa(head_count, kv, width, has_qkv_bias=True, has_o_bias=True)
-        s.add_dense(k.count("intermediate_size"), is_gated=False, has_bias=True)
-        s.add_norms(2, has_bias=True)
-    s.counts["other"] += h * h + h
-    s.lookup_count = s.counts["embedding"]
     return s

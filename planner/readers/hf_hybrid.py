@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.readers.hf_common import heads, layers, start
+from planner.readers.hf_common import heads, layer_kinds, layers, start
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import Shape
+
+GRANITE_KINDS = {"attention": "attention", "full_attention": "attention", "mamba": "mamba", "linear_attention": "mamba"}
+"""Kinds of layer as published files spell them, and as `pypi:transformers==5.24.0` writes them."""
 
 
 def qwen3_next(k: Keys) -> Shape:
@@ -39,8 +42,9 @@ def nemotron_h(k: Keys) -> Shape:
     """Nemotron-H, Nano 2 and Nemotron 3: every sub-block is a layer of its own, one norm each."""
     s = start(k)
     letters = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+    newer = {"linear_attention": "mamba", "full_attention": "attention"}
     pattern = k.text("hybrid_override_pattern", default="")
-    kinds: Sequence[str] = [letters.get(c, c) for c in pattern] or k.names("layers_block_type")
+    kinds: Sequence[str] = [letters.get(c, c) for c in pattern] or [newer.get(x, x) for x in k.names("layers_block_type")]
     if not kinds:
         k.fault("hybrid_override_pattern", "missing", "give hybrid_override_pattern or layers_block_type")
     head_count, kv, width = heads(k)
@@ -88,17 +92,14 @@ def jamba(k: Keys) -> Shape:
 
 def granite_hybrid(k: Keys) -> Shape:
     """Granite 4 hybrid: Mamba-2 with a few attention layers; a shared feed-forward part on every layer, experts in some."""
-    s = start(k, tied=True)
+    s = start(k)
     head_count, kv, width = heads(k)
     experts = k.optional_count("num_local_experts")
-    kinds, n = k.names("layer_types"), layers(k)
-    if len(kinds) < n or set(kinds) - {"attention", "mamba"}:
-        k.fault("layer_types", f"does not name {n} attention or mamba layers", "list one kind for each layer")
-    for kind in kinds[:n]:
+    for kind in layer_kinds(k, layers(k), GRANITE_KINDS):
         if kind == "attention":
             s.add_gqa(head_count, kv, width)
         else:
-            s.add_mamba2(k.count("mamba_n_heads"), k.count("mamba_d_head"), k.count("mamba_n_groups"), k.count("mamba_d_state"),
+            s.add_mamba2(k.count("mamba_n_heads"), k.count("mamba_d_head"), k.count("mamba_n_groups", default=1), k.count("mamba_d_state"),
                          k.count("mamba_d_conv", default=4), has_conv_bias=k.flag("mamba_conv_bias", default=True))
         shared = k.count("shared_intermediate_size")
         if experts:

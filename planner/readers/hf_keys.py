@@ -10,6 +10,8 @@ from planner.errors import Fault
 
 LARGEST_COUNT = 10**9
 MOST_LAYERS = 10_000
+LAYER_KEYS = frozenset({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "decoder_layers", "encoder_layers"})
+"""Keys whose number is walked one by one: bounded, so that an absurd file costs no time."""
 
 
 class Keys:
@@ -43,6 +45,21 @@ class Keys:
             return 1
         return self._whole(name, value, 1)
 
+    def count_or_first(self, *names: str, default: int | None = None) -> int:
+        """Return `count`, or the first entry where the file lists one number a layer; 0 is allowed where `default` is 0."""
+        name, value = self._first(names)
+        if isinstance(value, list) and value and len(value) <= MOST_LAYERS:
+            value = value[0]
+        if default == 0 and value == 0 and not isinstance(value, bool):
+            return 0
+        if value is None:
+            return self.count(*names, default=default)
+        return self._whole(name, value, 1)
+
+    def optional_first(self, *names: str) -> int | None:
+        """Return the first of `names` that is there as a whole number of at least 1, or None where none is, or it is 0."""
+        return next((found for name in names if (found := self.optional_count(name)) is not None), None)
+
     def optional_count(self, name: str) -> int | None:
         """Return a whole number of at least 1, or None where the key is absent, null, or 0."""
         value = self._data.get(name)
@@ -54,7 +71,7 @@ class Keys:
         return default if value is None else self._whole(name, value, 0)
 
     def _whole(self, name: str, value: Any, least: int) -> int:
-        most = MOST_LAYERS if name in ("num_hidden_layers", "n_layer") else LARGEST_COUNT
+        most = MOST_LAYERS if name in LAYER_KEYS else LARGEST_COUNT
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self.fault(name, f"{str(value)[:40]!r} is not a whole number from {least} to {most}", "write a plain integer")
             return 1
@@ -118,3 +135,29 @@ class Keys:
         """Return a list of nested objects."""
         place = f"{self._place}.{name}" if self._place else name
         return [Keys(x, self._file, f"{place}[{i}]", self.faults, self.model_type) for i, x in enumerate(self._list(name, dict))]
+
+    def layer_entry(self, name: str, index: int) -> Keys:
+        """Return one layer's object of a table by layer number (`per_layer_config`), an empty one where there is none."""
+        table = self._data.get(name)
+        for spelled in (str(index), f"{index:02d}", f"{index:03d}"):
+            if isinstance(table, Mapping) and isinstance(table.get(spelled), Mapping):
+                place = f"{self._place}.{name}.{spelled}" if self._place else f"{name}.{spelled}"
+                return Keys(table[spelled], self._file, place, self.faults, self.model_type)
+        return self.empty(f"{name}.{index}")
+
+    def empty(self, name: str) -> Keys:
+        """Return an object without keys at the place of `name`, for a section that may be left out."""
+        return Keys({}, self._file, f"{self._place}.{name}" if self._place else name, self.faults, self.model_type)
+
+    def plain_int(self, name: str) -> int | None:
+        """Return the key's value where it is a whole number of any sign, else None."""
+        value = self._data.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_COUNT else None
+
+    def is_text(self, name: str) -> bool:
+        """Return whether the key holds a string."""
+        return isinstance(self._data.get(name), str)
+
+    def is_list(self, name: str) -> bool:
+        """Return whether the key holds a list."""
+        return isinstance(self._data.get(name), list)

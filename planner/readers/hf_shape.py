@@ -24,8 +24,8 @@ class Shape:
     """Parameters of routed experts that one token does not use."""
     lookup_count: int = 0
     """Parameters read by index and never multiplied, beside the input embedding (per-layer embeddings)."""
-    tower_count: int = 0
-    """Parameters of a vision or audio tower, included in `counts['other']`."""
+    encoder_count: int = 0
+    """Parameters of a text encoder, included in `counts['other']`: read once a prompt, never for a decoded token."""
     notes: list[str] = field(default_factory=list)
 
     def add_embedding(self) -> None:
@@ -72,6 +72,13 @@ class Shape:
             )
         ] += 1
 
+    def add_cross(self, head_count: int, head_dim: int, encoder_tok: int, *, has_qkv_bias: int = 0, has_o_bias: bool = False) -> None:
+        """Add cross attention to a layer that self-attention counts: K and V of `encoder_tok` tokens; `has_qkv_bias` of q, k, v."""
+        width = head_count * head_dim
+        self.counts["attention"] += 4 * self.hidden_size * width + has_qkv_bias * width + (self.hidden_size if has_o_bias else 0)
+        self.attention[AttentionGroup(layer_count=1, kind="cross", head_count=head_count, kv_head_count=head_count, head_dim=head_dim,
+                                      window_tok=encoder_tok, is_second_cache=True)] += 1
+
     def add_mla(
         self,
         head_count: int,
@@ -107,35 +114,51 @@ class Shape:
         """Add one Gated DeltaNet layer: fp32 state of v_heads x k_dim x v_dim, and a convolution state in 16 bit."""
         k_width, v_width = k_heads * k_dim, v_heads * v_dim
         channels = 2 * k_width + v_width
-        self.counts["other"] += self.hidden_size * (2 * k_width + 3 * v_width + 2 * v_heads)
-        self.counts["other"] += channels * conv_tok + 2 * v_heads + v_dim
+        self.counts["recurrent"] += self.hidden_size * (2 * k_width + 3 * v_width + 2 * v_heads)
+        self.counts["recurrent"] += channels * conv_tok + 2 * v_heads + v_dim
         state = v_heads * k_dim * v_dim * FP32_BYTES + channels * (conv_tok - 1) * BF16_BYTES
-        self._add_linear(state)
+        self.add_linear(state)
 
-    def add_mamba2(self, heads: int, head_dim: int, groups: int, state_dim: int, conv_tok: int, *, has_conv_bias: bool = True) -> None:
-        """Add one Mamba-2 layer: fp32 state of heads x head_dim x state_dim, and a convolution state in 16 bit."""
+    def add_mamba2(self, heads: int, head_dim: int, groups: int, state_dim: int, conv_tok: int, *, has_conv_bias: bool = True,
+                   has_bias: bool = False, has_norm: bool = True, beside: bool = False) -> None:
+        """Add one Mamba-2 layer: fp32 state of heads x head_dim x state_dim, and a convolution state in 16 bit.
+
+        `beside`: it runs in a layer that attention already counts.
+        """
         inner = heads * head_dim
         channels = inner + 2 * groups * state_dim
-        self.counts["other"] += self.hidden_size * (inner + channels + heads) + inner * self.hidden_size
-        self.counts["other"] += channels * (conv_tok + (1 if has_conv_bias else 0)) + 3 * heads + inner
-        self._add_linear(inner * state_dim * FP32_BYTES + channels * (conv_tok - 1) * BF16_BYTES)
+        self.counts["recurrent"] += self.hidden_size * (inner + channels + heads) + inner * self.hidden_size
+        self.counts["recurrent"] += channels * (conv_tok + (1 if has_conv_bias else 0)) + 3 * heads + (inner if has_norm else 0)
+        self.counts["recurrent"] += inner + channels + heads + self.hidden_size if has_bias else 0
+        self.add_linear(inner * state_dim * FP32_BYTES + channels * (conv_tok - 1) * BF16_BYTES, beside=beside)
 
-    def add_mamba1(self, inner: int, state_dim: int, dt_rank: int, conv_tok: int) -> None:
-        """Add one Mamba-1 layer as Jamba builds it: fp32 state of inner x state_dim, and a convolution state in 16 bit."""
+    def add_mamba1(self, inner: int, state_dim: int, dt_rank: int, conv_tok: int, *, has_inner_norms: bool = True,
+                   has_conv_bias: bool = True, has_bias: bool = False) -> None:
+        """Add one Mamba-1 layer: fp32 state of inner x state_dim, and a convolution state in 16 bit; Jamba norms its inner parts."""
         h = self.hidden_size
-        self.counts["other"] += 3 * h * inner + inner * (conv_tok + 1) + inner * (dt_rank + 2 * state_dim)
-        self.counts["other"] += dt_rank * inner + inner + inner * state_dim + inner + dt_rank + 2 * state_dim
-        self._add_linear(inner * state_dim * FP32_BYTES + inner * (conv_tok - 1) * BF16_BYTES)
+        self.counts["recurrent"] += 3 * h * inner + inner * (conv_tok + (1 if has_conv_bias else 0)) + inner * (dt_rank + 2 * state_dim)
+        self.counts["recurrent"] += dt_rank * inner + inner + inner * state_dim + inner
+        self.counts["recurrent"] += dt_rank + 2 * state_dim if has_inner_norms else 0
+        self.counts["recurrent"] += 2 * inner + h if has_bias else 0
+        self.add_linear(inner * state_dim * FP32_BYTES + inner * (conv_tok - 1) * BF16_BYTES)
 
-    def add_delta_attention(self, heads: int, head_dim: int, conv_tok: int) -> None:
-        """Add one Kimi Delta Attention layer with a full-rank gate: fp32 state, and three convolution states in 16 bit."""
-        width = heads * head_dim
-        self.counts["other"] += self.hidden_size * (5 * width + heads + head_dim) + head_dim * width
-        self.counts["other"] += 3 * width * conv_tok + width + heads + head_dim
-        self._add_linear(width * head_dim * FP32_BYTES + 3 * width * (conv_tok - 1) * BF16_BYTES)
+    def add_delta_attention(self, heads: int, head_dim: int, conv_tok: int, *, has_full_rank_gate: bool = False) -> None:
+        """Add one Kimi Delta Attention layer: fp32 state, and three convolution states in 16 bit; the output gate full or low rank."""
+        width, h = heads * head_dim, self.hidden_size
+        low_rank = h * head_dim + head_dim * width
+        self.counts["recurrent"] += h * (4 * width + heads) + low_rank + (h * width if has_full_rank_gate else low_rank)
+        self.counts["recurrent"] += 3 * width * conv_tok + width + heads + head_dim
+        self.add_linear(width * head_dim * FP32_BYTES + 3 * width * (conv_tok - 1) * BF16_BYTES)
 
-    def _add_linear(self, state_bytes_per_sequence: int) -> None:
-        self.attention[AttentionGroup(layer_count=1, kind="linear", state_bytes_per_sequence=state_bytes_per_sequence)] += 1
+    def add_linear(self, state_bytes_per_sequence: int, beside: bool = False) -> None:
+        """Add one layer that keeps a constant state; `beside` an attention that already counts the layer."""
+        self.attention[AttentionGroup(layer_count=1, kind="linear", state_bytes_per_sequence=state_bytes_per_sequence,
+                                      is_second_cache=beside)] += 1
+
+    def add_cache(self, head_count: int, kv_head_count: int, head_dim: int) -> None:
+        """Add one layer's cache without parameters, for attention whose weights are shared and counted elsewhere."""
+        group = AttentionGroup(layer_count=1, kind="full", head_count=head_count, kv_head_count=kv_head_count, head_dim=head_dim)
+        self.attention[group] += 1
 
     def add_no_attention(self) -> None:
         """Add one layer that keeps no cache and no state (feed-forward only, or attention taken out)."""
@@ -213,5 +236,6 @@ class Shape:
         return ParameterCounts(
             total_count=total, embedding_count=c["embedding"], head_count=c["head"], attention_count=c["attention"],
             mlp_count=c["mlp"], experts_count=c["experts"], router_count=c["router"], norm_count=c["norm"],
-            other_count=c["other"], active_count=total - self.idle_count - looked_up - self.tower_count,
+            recurrent_count=c["recurrent"], vision_count=c["vision"], other_count=c["other"],
+            active_count=total - self.idle_count - looked_up - c["vision"] - self.encoder_count,
         )

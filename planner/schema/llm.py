@@ -12,11 +12,14 @@ from planner.schema.base import Frozen, Id, NonNegativeCount, Positive, Positive
 ParameterCount = Annotated[int, Field(ge=0, le=10**14)]
 """A count of parameters: larger than the other counts may be (the largest open model has 2.8e12)."""
 
-AttentionKind = Literal["full", "sliding", "chunked", "mla", "linear", "none"]
+AttentionKind = Literal["full", "sliding", "chunked", "mla", "linear", "cross", "none"]
 
 
 class AttentionGroup(Frozen):
-    """Layers whose attention is alike. `linear` covers SSM, DeltaNet and every other constant recurrent state."""
+    """Layers whose attention is alike. `linear` covers SSM, DeltaNet and every other constant recurrent state.
+
+    `cross` reads an encoder's output: its K and V are those of the encoder's tokens, constant for the life of a sequence.
+    """
 
     layer_count: PositiveCount
     kind: AttentionKind
@@ -27,6 +30,7 @@ class AttentionGroup(Frozen):
     v_head_dim: NonNegativeCount | None = None
     """Width of a value head where it differs from the key head."""
     window_tok: PositiveCount | None = None
+    """The most tokens the layers keep: of the window or chunk, or of the encoder in cross attention."""
     kv_lora_rank: PositiveCount | None = None
     rope_dim: NonNegativeCount | None = None
     state_bytes_per_sequence: Annotated[int, Field(ge=0)] = 0
@@ -44,13 +48,13 @@ class AttentionGroup(Frozen):
 
     @model_validator(mode="after")
     def _coherent(self) -> AttentionGroup:
-        if self.kind in ("full", "sliding", "chunked"):
+        if self.kind in ("full", "sliding", "chunked", "cross"):
             if not (self.head_count and self.kv_head_count and self.head_dim):
                 raise ValueError(f"{self.kind} attention needs head_count, kv_head_count and head_dim")
             if self.head_count % self.kv_head_count:
                 raise ValueError("kv_head_count must divide head_count")
-        if (self.kind in ("sliding", "chunked")) != (self.window_tok is not None):
-            raise ValueError("window_tok belongs to sliding and chunked attention, and to no other")
+        if (self.kind in ("sliding", "chunked", "cross")) != (self.window_tok is not None):
+            raise ValueError("window_tok belongs to sliding, chunked and cross attention, and to no other")
         if (self.kind == "mla") != (self.kv_lora_rank is not None):
             raise ValueError("kv_lora_rank belongs to mla attention, and to no other")
         return self
