@@ -99,7 +99,7 @@ def resolve(raw: dict[str, str], names: dict[str, Any], catalog: Catalog) -> Row
         return "prefix cache"
     if "disagg" in raw["note"] or ("attention_dp=" in raw["note"] and "attention_dp=1" not in raw["note"]):
         return "disaggregated or data-parallel attention"
-    fmt = starts(names["formats"], raw["weight_format"].upper())
+    fmt = starts(names["weight_formats"], raw["weight_format"].upper())
     if raw["weight_format"].startswith("BF16 (native") and llm_id in names["native_fp8"]:
         fmt = "fp8"
     if fmt in ("nvfp4", "mxfp4") and llm_id in names["fp4_is_mxfp4"]:
@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--write", action="store_true", help="rewrite hardware/efficiency/steps.yaml")
     args = parser.parse_args()
-    names = yaml.safe_load((Path(__file__).parent / "measured_names.yaml").read_text())
+    names = yaml.safe_load((Path(__file__).parents[1] / "hardware" / "measured_names.yaml").read_text())
     catalog = load_catalog()
     rows: list[Row] = []
     skipped: Counter[str] = Counter()

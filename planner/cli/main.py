@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "solve": ("planner.cli.solve", "Decide what to buy, rent and call for a workload file; write the plan and its report."),
     "size": ("planner.cli.size", "Say what memory a model needs, what holds it, and what would make it fit."),
     "estimate": ("planner.cli.estimate", "Predict speed on given hardware: TTFT, TPOT, tokens a second, and what bounds them."),
+    "validate": ("planner.cli.validate", "Hold predicted speed against measured runs: the error by group, and what was left out."),
     "prices": ("planner.cli.prices", "List, show and check the dated price snapshots."),
     "report": ("planner.cli.report", "Write the report of a plan file again."),
     "init": ("planner.cli.init", "Write a commented starter workload file."),

@@ -1,0 +1,128 @@
+"""Published and own speed measurements: how their names resolve, and one resolved row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from planner.schema.base import Frozen, Id, Positive, Text
+from planner.schema.hardware import Gpu
+from planner.schema.llm import KvFormat, Llm, WeightFormat
+
+Quantity = Literal["decode", "prefill", "whole_request", "tpot", "ttft", "throughput"]
+"""decode and prefill: rates of one phase; whole_request: rate over prompt and answer; throughput: rate of a loaded server."""
+Statistic = Literal["mean", "p50", "p99", "unstated"]
+LoadKind = Literal["steady", "burst", "full"]
+"""steady: so many clients at any time; burst: so many requests at once, then none; full: as many as the engine admits."""
+
+
+class Metric(Frozen):
+    """What a metric's name in a file of measurements stands for."""
+
+    quantity: Quantity
+    statistic: Statistic = "mean"
+    per_unit: Positive = 1.0
+    """Factor from the file's unit to seconds or tokens a second."""
+    counts_prompt: bool = False
+    """Prompt tokens are counted in the rate too."""
+    is_per_gpu: bool = False
+
+
+class ModelName(Frozen):
+    """The model, and where a name says so the weight format, that a public name stands for."""
+
+    llm: Id
+    weights: Id | None = None
+
+
+class Dataset(Frozen):
+    """Mean lengths of a benchmark's own requests, where its rows leave them out."""
+
+    input_tok: Positive
+    output_tok: Positive
+    source: Text
+
+
+class MeasuredNames(Frozen):
+    """`hardware/measured_names.yaml`: public spellings and the catalog's ids; what is not listed is skipped and counted."""
+
+    metrics: dict[Text, Metric]
+    accelerators: dict[Text, Id]
+    models: dict[Text, Id | ModelName]
+    engines: dict[Text, Id]
+    """By how the lower-case name starts, first match."""
+    weight_formats: dict[Text, Id]
+    """By how the upper-case name starts, first match."""
+    fp4_is_mxfp4: tuple[Id, ...] = ()
+    """Models whose 4-bit floating-point checkpoint is MXFP4 whatever the row calls it."""
+    native_fp8: tuple[Id, ...] = ()
+    """Models published in FP8: a row's "BF16 (native checkpoint)" means that."""
+    datasets: dict[Text, Dataset] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """One line of a file of measurements as written, numbers parsed; None and "" where the source is silent."""
+
+    id: str
+    source: str
+    engine: str
+    engine_version: str
+    model: str
+    params_note: str
+    weight_format: str
+    kv_format: str
+    accelerator: str
+    gpu_count: int | None
+    tp: int | None
+    pp: int | None
+    ep: int | None
+    input_tok: float | None
+    output_tok: float | None
+    load: str
+    metric: str
+    value: float
+    unit: str
+    note: str
+    line: int
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A row whose every name is known: enough to predict what it measured."""
+
+    row: MeasuredRow
+    metric: Metric
+    gpu: Gpu
+    llm: Llm
+    weights: WeightFormat
+    kv: KvFormat
+    engine: str
+    gpu_count: int
+    tp: int
+    pp: int
+    ep: int
+    input_tok: float
+    output_tok: float
+    load_kind: LoadKind
+    load_count: float
+    """Clients (steady), requests (burst) or 0 (full)."""
+    length_low_frac: float | None = None
+    """Lengths are drawn evenly between this share of the longest and the longest; None where all are alike or nobody said."""
+
+    @property
+    def value(self) -> float:
+        """The measured value in seconds or tokens a second of the whole deployment."""
+        return self.row.value * self.metric.per_unit * (self.gpu_count if self.metric.is_per_gpu else 1)
+
+
+@dataclass(frozen=True)
+class SkippedRow:
+    """A row that cannot be predicted, and why."""
+
+    id: str
+    reason: str
+    quantity: str = ""
+    """What the row measures, where its metric is one that is predicted."""

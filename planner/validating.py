@@ -1,0 +1,247 @@
+"""`planner validate`: every measured row that can be predicted, predicted; errors by metric, engine, accelerator and model."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from planner.catalog import Catalog
+from planner.errors import InputError
+from planner.measuring import resolve
+from planner.physics import memory
+from planner.physics.activations import batch_default, chunk_tok
+from planner.physics.efficiency import choose_efficiency, format_class, link_between, peak_flop_per_s
+from planner.physics.replay import Lengths, Replay, replay, spread_lengths
+from planner.physics.steps import StepModel, step_model
+from planner.physics.work import Work, work_of
+from planner.schema.engine import EngineProfile
+from planner.schema.measured import MeasuredRow, MeasuredRun, SkippedRow
+
+GROUPINGS: dict[str, Callable[[Prediction], str]] = {
+    "all": lambda _: "",
+    "engine": lambda p: p.run.engine,
+    "gpu": lambda p: p.run.gpu.id,
+    "llm": lambda p: p.run.llm.id,
+    "basis": lambda p: p.basis,
+}
+"""What errors are grouped by, and the key of a prediction in each grouping."""
+CHUNKING = frozenset({"vllm", "sglang", "tensorrt_llm", "llama_cpp"})
+"""Engines that compute a prompt in chunks of a token budget; the others take it at once."""
+WHOLE_PROMPT_TOK = 10**9
+WAVES = 10
+"""Requests of a load test for each client: what the harnesses send by default."""
+FULL_WAVES = 2
+MOST_REQUESTS = 2000
+PREFILL_FIRST = frozenset({"sglang"})
+"""Engines that let running answers wait while prompts are computed."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A measured run beside what is predicted for it, in seconds or tokens a second of the whole deployment."""
+
+    run: MeasuredRun
+    low: float
+    typical: float
+    high: float
+    basis: str
+
+    @property
+    def err_frac(self) -> float:
+        """Predicted over measured, less 1: positive is too high."""
+        return self.typical / self.run.value - 1.0
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the measured value lies in the band."""
+        return self.low <= self.run.value <= self.high
+
+
+@dataclass(frozen=True)
+class ErrorGroup:
+    """Errors of rows that have something in common."""
+
+    metric: str
+    by: str
+    key: str
+    row_count: int
+    skipped_count: int
+    median_abs_err_frac: float
+    p90_abs_err_frac: float
+    bias_frac: float
+    inside_frac: float
+    """Share of the measured values that lie in the predicted band."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The whole answer: predictions, and the rows left out with their reasons."""
+
+    predictions: tuple[Prediction, ...]
+    skipped: tuple[SkippedRow, ...]
+    row_count: int
+
+    @cached_property
+    def skipped_by_reason(self) -> Counter[str]:
+        """Rows left out, by reason."""
+        return Counter(row.reason for row in self.skipped)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return groups, skipped rows and rows under the keys that DESIGN section 8 fixes; times in seconds."""
+        return {
+            "row_count": self.row_count, "predicted_count": len(self.predictions), "skipped_count": len(self.skipped),
+            "groups": [asdict(group) for group in error_groups(self.predictions, self.skipped)],
+            "skipped": [{"id": row.id, "reason": row.reason} for row in self.skipped],
+            "rows": [
+                {
+                    "id": p.run.row.id, "metric": p.run.row.metric, "measured": p.run.value, "predicted": p.typical,
+                    "low": p.low, "high": p.high, "err_frac": p.err_frac, "basis": p.basis,
+                }
+                for p in self.predictions
+            ],
+        }
+
+
+class Predictor:
+    """Predicts runs; what rows share (work, constants, steps, memory) is computed once."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._work: dict[tuple[str, str, str], Work] = {}
+        self._step: dict[tuple[Any, ...], tuple[StepModel, str]] = {}
+        self._slots: dict[tuple[Any, ...], tuple[int, int]] = {}
+        self._replays: dict[tuple[Any, ...], Replay] = {}
+
+    def predict(self, run: MeasuredRun) -> Prediction | str:
+        """Return the prediction of a run, or why there is none."""
+        replicas = run.gpu_count // (run.tp * run.pp)
+        try:
+            step, basis = self._step_of(run)
+        except InputError as error:
+            return error.faults[0].what
+        ends = []
+        for at in (step.low or step, step, step.high or step):
+            value = self._value(run, at, replicas)
+            if isinstance(value, str):
+                return value
+            ends.append(value)
+        return Prediction(run, min(ends), ends[1], max(ends), basis)
+
+    def _step_of(self, run: MeasuredRun) -> tuple[StepModel, str]:
+        key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp)
+        if key not in self._step:
+            work = self._work.setdefault(key[:3], work_of(run.llm, run.weights.bits_per_weight, run.kv.bytes_per_value))
+            _, peak = peak_flop_per_s(run.gpu, run.weights.compute_dtype)
+            link = link_between(self.catalog.links, run.gpu, run.tp)
+            stage = link_between(self.catalog.links, run.gpu, run.tp * run.pp) if run.pp > 1 else None
+            chosen = choose_efficiency(self.catalog.efficiency, run.engine, run.gpu.family, format_class(run.weights))
+            chunk = self._chunk_tok(run)
+            bandwidth = run.gpu.memory_bandwidth_gb_per_s * 1e9
+            step = step_model(work, bandwidth, peak, chosen.band, run.tp, run.pp, link, stage, chunk)
+            self._step[key] = (step, chosen.band.basis)
+        return self._step[key]
+
+    def _profile(self, run: MeasuredRun) -> EngineProfile:
+        try:
+            return self.catalog.engine(run.engine)
+        except InputError:
+            return self.catalog.engine("vllm")
+
+    def _chunk_tok(self, run: MeasuredRun) -> float:
+        return chunk_tok(self._profile(run), run.gpu) if run.engine in CHUNKING else float(WHOLE_PROMPT_TOK)
+
+    def _slots_of(self, run: MeasuredRun) -> tuple[int, int]:
+        """Return the sequences that memory holds on one replica, and the engine's own limit."""
+        key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp, run.input_tok, run.output_tok)
+        if key not in self._slots:
+            profile = self._profile(run)
+            fp = memory.footprint(run.llm, run.weights, run.kv, profile)
+            context = max(int(run.input_tok + run.output_tok), 1)
+            most = memory.max_sequences(fp, run.gpu, run.tp, run.pp, context, margin_frac=0.0)
+            self._slots[key] = (most, batch_default(profile, run.gpu).max_sequence_count)
+        return self._slots[key]
+
+    def _value(self, run: MeasuredRun, step: StepModel, replicas: int) -> float | str:
+        p, o = run.input_tok, run.output_tok
+        quantity = run.metric.quantity
+        count = max(run.load_count / replicas, 1.0)
+        if quantity == "prefill":
+            return p / step.prefill_s(p) * count
+        if quantity == "decode":
+            return count * replicas / step.decode_step_s(count, p + o / 2.0)
+        tokens = o + (p if run.metric.counts_prompt else 0.0)
+        if quantity == "whole_request":
+            return count * tokens / (step.prefill_s(p) + (o - 1.0) * step.decode_step_s(count, p + o / 2.0))
+        seen = self._replayed(run, step, count)
+        if seen is None:
+            return "does not fit by our count"
+        if quantity == "throughput":
+            return seen.req_per_s * replicas * tokens
+        statistic = run.metric.statistic if run.metric.statistic != "unstated" else "mean"
+        return seen.ttft(statistic) if quantity == "ttft" else seen.tpot(statistic)
+
+    def _replayed(self, run: MeasuredRun, step: StepModel, count: float) -> Replay | None:
+        """Return the load test replayed on one replica; None where memory holds not one sequence. Rows of one test share it."""
+        key = (id(step), run.gpu.id, run.engine, run.llm.id, run.input_tok, run.output_tok, run.load_kind, count)
+        if key not in self._replays:
+            held, limit = self._slots_of(run)
+            if held < 1:
+                return None
+            clients = round(count) if run.load_kind != "full" else min(held, limit)
+            requests = clients * (WAVES if run.load_kind == "steady" else FULL_WAVES if run.load_kind == "full" else 1)
+            lengths = lengths_of(run, max(min(requests, MOST_REQUESTS), clients))
+            room = held * (run.input_tok + run.output_tok)
+            chunk = int(self._chunk_tok(run))
+            self._replays[key] = replay(step, lengths, clients, limit, room, chunk, prefill_first=run.engine in PREFILL_FIRST)
+        return self._replays[key]
+
+
+def lengths_of(run: MeasuredRun, count: int) -> Lengths:
+    """Return the lengths of a load test's requests: as drawn by its harness where that is known, else all alike."""
+    prompt, output = run.input_tok, run.output_tok
+    if run.length_low_frac is not None:
+        low = run.length_low_frac
+
+        def drawn(u: float) -> tuple[float, float]:
+            at = 2.0 * (low + (1.0 - low) * u) / (1.0 + low)
+            return prompt * at, output * at
+
+        return spread_lengths(count, drawn)
+    return [(max(round(prompt), 1), max(round(output), 1))] * count
+
+
+def validate(catalog: Catalog, rows: Iterable[MeasuredRow]) -> Validation:
+    """Predict every row that can be; the rest is skipped, each with its reason."""
+    rows = list(rows)
+    runs, skipped = resolve(catalog, rows)
+    predictor = Predictor(catalog)
+    found: list[Prediction] = []
+    for run in runs:
+        prediction = predictor.predict(run)
+        if isinstance(prediction, str):
+            skipped.append(SkippedRow(run.row.id, prediction, run.metric.quantity))
+        else:
+            found.append(prediction)
+    return Validation(tuple(found), tuple(skipped), len(rows))
+
+
+def error_groups(predictions: Sequence[Prediction], skipped: Iterable[SkippedRow] = ()) -> list[ErrorGroup]:
+    """Return the errors by quantity over all rows, and by engine, accelerator, model and basis within each quantity."""
+    left_out = Counter(row.quantity for row in skipped)
+    buckets: dict[tuple[str, str, str], list[Prediction]] = defaultdict(list)
+    for p in predictions:
+        for by, key_of in GROUPINGS.items():
+            buckets[p.run.metric.quantity, by, key_of(p)].append(p)
+    return [_group(metric, by, key, own, left_out[metric] if by == "all" else 0) for (metric, by, key), own in sorted(buckets.items())]
+
+
+def _group(metric: str, by: str, key: str, own: Sequence[Prediction], skipped_count: int) -> ErrorGroup:
+    absolute = sorted(abs(p.err_frac) for p in own)
+    at = min(int(0.9 * len(absolute)), len(absolute) - 1)
+    inside = sum(p.is_inside for p in own) / len(own)
+    bias = statistics.median(p.err_frac for p in own)
+    return ErrorGroup(metric, by, key, len(own), skipped_count, statistics.median(absolute), absolute[at], bias, inside)
