@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
+from planner.cli.size_train import refuse_with_train, refuse_without_train, train, train_options
 from planner.errors import Fault, InputError
 from planner.units import BYTES_PER_GB
 
@@ -32,21 +34,26 @@ SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
 @click.option("--margin-frac", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
 @click.option("--weights-gb", type=SIZE_GB, help="Bytes of the weights in GB (10^9), instead of the count by component.")
 @click.option("--overhead-gb", type=click.FloatRange(0.0, 1e6), help="Activations and overhead of one GPU in GB, not the profile's.")
-@click.option("--train", help="Not answered yet: full, lora or qlora.")
+@train_options
 @click.option("--catalog", "overlay", type=click.Path(path_type=Path), help="Folder with your own hardware, models and prices.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def size(
     llm: str, weights: str, kv_cache: str, context_tok: int, concurrency: int, gpu_id: str | None, count: int | None,
     tp: int | None, pp: int | None, engine: str | None, memory_frac: float | None, margin_frac: float,
-    weights_gb: float | None, overhead_gb: float | None, train: str | None, overlay: Path | None, as_json: bool,
+    weights_gb: float | None, overhead_gb: float | None, overlay: Path | None, as_json: bool, **training: Any,
 ) -> None:
     """Say what memory a model needs, what holds it, and what would make it fit.
 
     Exit code 1 where nothing that was asked about holds the load.
     """
-    if train is not None:
-        cure = "leave it out to size serving"
-        raise InputError([Fault("", None, "--train", "memory of fine-tuning is not answered by this version", cure)])
+    if training["train"] is not None:
+        refuse_with_train({
+            "--tp": tp, "--pp": pp, "--engine": engine, "--memory-frac": memory_frac, "--weights-gb": weights_gb,
+            "--overhead-gb": overhead_gb,
+        })
+        train(llm, weights, context_tok, concurrency, gpu_id, count, margin_frac, overlay, as_json, training)
+        return
+    refuse_without_train(training)
     if gpu_id is None and (count or tp or pp):
         raise InputError([Fault("", None, "--count", "a count, tp or pp needs an accelerator", "name one with --gpu")])
     from planner.catalog import load_catalog
