@@ -31,7 +31,9 @@ PEAK_PROMPT_TOK = (1, 6144, 14336, 30720)
 PEAK_ANSWER_TOK = 2048
 FIT_MODELS = (("llama_3_8b", "q4_k_m"), ("llama_3_8b", "fp16"), ("llama_3_70b", "q4_k_m"), ("llama_3_70b", "fp16"))
 FIT_NAMES = {"Llama-3-8B": "llama_3_8b", "Llama-3-70B": "llama_3_70b", "GGUF Q4_K_M": "q4_k_m", "GGUF F16": "fp16"}
-PEAK_FORMATS = {"BF16": "bf16", "GPTQ-Int8": "int8", "GPTQ-Int4": "gptq_int4", "AWQ": "awq_int4", "AWQ-INT4": "awq_int4", "FP8": "fp8_block"}
+PEAK_FORMATS = {
+    "BF16": "bf16", "GPTQ-Int8": "int8", "GPTQ-Int4": "gptq_int4", "AWQ": "awq_int4", "AWQ-INT4": "awq_int4", "FP8": "fp8_block",
+}
 ACCELERATORS = {
     "Apple M1 7-core GPU 8GB": "apple_m1_8gb", "RTX 3080 10GB": "rtx_3080_10gb", "RTX 4070 Ti 12GB": "rtx_4070_ti_12gb",
     "RTX 4000 Ada 20GB": "rtx_4000_ada_20gb", "RTX 3090 24GB": "rtx_3090_24gb", "RTX 4090 24GB": "rtx_4090_24gb",
@@ -156,7 +158,8 @@ def show(title: str, rows: list[Compared], unit: str, as_frac: bool = False) -> 
         for name in dict.fromkeys((f"role {row.role}", f"engine {row.group}", "all")):
             groups.setdefault(name, []).append(size)
     for name, sizes in groups.items():
-        amount = f"{statistics.median(sizes):.1%}, worst {max(sizes):.1%}" if as_frac else f"{statistics.median(sizes):.2f} {unit}, worst {max(sizes):.2f}"
+        middle, worst = statistics.median(sizes), max(sizes)
+        amount = f"{middle:.1%}, worst {worst:.1%}" if as_frac else f"{middle:.2f} {unit}, worst {worst:.2f}"
         print(f"   {name}: n = {len(sizes)}, median absolute error {amount}")
 
 
@@ -165,7 +168,8 @@ def show_fits(title: str, rows: Iterable[tuple[str, bool, bool]]) -> None:
     found = list(rows)
     wrong = [row for row in found if row[1] != row[2]]
     false_fits = [case for case, computed, _ in wrong if computed]
-    print(f"\n## {title}\n   {len(found) - len(wrong)} of {len(found)} right ({1 - len(wrong) / len(found):.1%}), {len(false_fits)} false 'fits'")
+    right = len(found) - len(wrong)
+    print(f"\n## {title}\n   {right} of {len(found)} right ({right / len(found):.1%}), {len(false_fits)} false 'fits'")
     for case, computed, _ in wrong:
         print(f"   wrong: {case}: computed {'fits' if computed else 'does not fit'}")
 

@@ -58,7 +58,10 @@ def test_limits_set_by_hand_replace_the_defaults() -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "tp", "frac"),
-    [("h100_sxm_80gb", 1, (81_559 - 13_440) / 81_559), ("h100_sxm_80gb", 8, (81_559 - 13_440 - 7 * 128) / 81_559), ("t4_16gb", 1, (15_360 - 3728) / 15_360)],
+    [
+        ("h100_sxm_80gb", 1, (81_559 - 13_440) / 81_559), ("h100_sxm_80gb", 8, (81_559 - 13_440 - 7 * 128) / 81_559),
+        ("t4_16gb", 1, (15_360 - 3728) / 15_360),
+    ],
 )
 def test_sglang_fraction_follows_card_and_split(gpu: str, tp: int, frac: float) -> None:
     """SGLang 0.5.16: 512 + 1.5 x chunk + 128 x tp x pp + 2 x graph batch MiB stay free (aiconfigurator's mirror of it)."""
@@ -139,7 +142,9 @@ def test_scores_are_kept_without_flash_attention() -> None:
     assert got / MIB == 1160.0
 
 
-@pytest.mark.parametrize(("gpu", "context_tok"), [("l4_24gb", 4096), ("rtx_3090_24gb", 32_768), ("rtx_4090_24gb", 32_768), ("rtx_6000_ada_48gb", 262_144)])
+@pytest.mark.parametrize(
+    ("gpu", "context_tok"), [("l4_24gb", 4096), ("rtx_3090_24gb", 32_768), ("rtx_4090_24gb", 32_768), ("rtx_6000_ada_48gb", 262_144)]
+)
 def test_ollama_opens_a_context_by_the_size_of_the_card(gpu: str, context_tok: int) -> None:
     """docs/context-length.mdx: 4k below 24 GiB, 32k to 48, 256k above; cards sold as 24 and 48 GB show 23.99 and 47.99."""
     assert activations.default_context_tok(catalog().engine("ollama"), catalog().gpu(gpu)) == context_tok

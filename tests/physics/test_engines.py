@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from typing import Any, get_args
 
 import pytest
@@ -11,6 +12,10 @@ from pydantic import ValidationError
 
 from planner.catalog import Catalog, load_catalog
 from planner.schema.engine import EngineName, EngineProfile
+
+
+LIMITS = {"max_batched_tok": 1, "max_sequence_count": 1}
+RULE = {"base_bytes": 0, "step_bytes_per_tok": 0, "gpu_bytes": 0, "graph_bytes_per_sequence": 0}
 
 
 @cache
@@ -36,7 +41,7 @@ def test_versions_of_vllm_do_not_overlap() -> None:
     rows = [p for p in catalog().engines.values() if p.engine == "vllm"]
     rows.sort(key=lambda p: version(p.version_from or ""))
     assert len(rows) >= 8
-    for older, newer in zip(rows, rows[1:], strict=False):
+    for older, newer in pairwise(rows):
         assert older.version_to is not None and newer.version_from is not None
         assert version(older.version_to) < version(newer.version_from), (older.id, newer.id)
         if (older.id, newer.id) != ("vllm_0.8.3", "vllm_0.8"):
@@ -62,14 +67,14 @@ def test_chunked_layers_are_kept_whole_up_to_0_12() -> None:
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"batch_defaults": [{"device_gib_from": 1, "max_batched_tok": 1, "max_sequence_count": 1}]}, "device_gib_from 0"),
-        ({"batch_defaults": [{"device_gib_from": 0, "not_families": ["ada"], "max_batched_tok": 1, "max_sequence_count": 1}]}, "every family"),
+        ({"batch_defaults": [{"device_gib_from": 1, **LIMITS}]}, "device_gib_from 0"),
+        ({"batch_defaults": [{"device_gib_from": 0, "not_families": ["ada"], **LIMITS}]}, "every family"),
         ({"batch_defaults": []}, "device_gib_from 0"),
         ({"default_contexts": [{"device_gib_from": 24, "context_tok": 1}]}, "default_contexts"),
         ({"memory_fraction": 0.0}, "above 0"),
         ({"memory_fraction": 1.1}, "less than or equal to 1"),
         ({"fraction_of": "host_memory"}, "free_after_weights"),
-        ({"reserve": {"base_bytes": -1, "step_bytes_per_tok": 0, "gpu_bytes": 0, "graph_bytes_per_sequence": 0}}, "greater than or equal to 0"),
+        ({"reserve": {**RULE, "base_bytes": -1}}, "greater than or equal to 0"),
         ({"engine": "ollama"}, "llama_cpp"),
         ({"speed": 1}, "Extra inputs"),
     ],
