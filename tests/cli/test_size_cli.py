@@ -78,7 +78,7 @@ def test_the_table_reads_like_paper(run: Run, golden: Callable[[str, str], None]
 @pytest.mark.parametrize(
     ("args", "word"),
     [
-        (["--kv-cache", "fp16", "--train", "lora"], "--train: memory of fine-tuning is not answered"),
+        (["--kv-cache", "fp16", "--optimizer", "adamw"], "--optimizer: belongs to fine-tuning"),
         (["--kv-cache", "fp16", "--count", "2"], "name one with --gpu"),
         (["--kv-cache", "fp16", "--gpu", "h100_sxm_80"], "did you mean 'h100_"),
         (["--kv-cache", "fp16", "--engine", "vllm", "--gpu", "h100_sxm_80gb", "--tp", "3"], "cannot be split over 3 GPUs"),
