@@ -12,9 +12,19 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.errors import Fault, InputError, did_you_mean
-from planner.readers.hf_assumed import MOST_NAMED, assumed, suspects
+from planner.readers.hf_assumed import MOST_NAMED, assumed, spelled, suspects
 from planner.readers.hf_common import CONTEXT
-from planner.readers.hf_families import AUDIO_NOTE, ENCODERS, FAMILIES, LIBRARY_DEFAULTS, SECTION_DEFAULTS, TOWER_NOTE
+from planner.readers.hf_encdec import is_encoder_alone
+from planner.readers.hf_families import (
+    AUDIO_NOTE,
+    ENCODERS,
+    FAMILIES,
+    FLAT_LLAMA,
+    FLAT_QWEN,
+    LIBRARY_DEFAULTS,
+    SECTION_DEFAULTS,
+    TOWER_NOTE,
+)
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import Shape
 from planner.readers.hf_vision import vision_count
@@ -109,7 +119,8 @@ def _load(path: Path) -> tuple[Mapping[str, Any], date]:
     except json.JSONDecodeError as error:
         raise InputError([Fault(file, error.lineno, f"column {error.colno}", error.msg, "copy the file as published")]) from error
     except _Twice as error:
-        raise InputError([Fault(file, None, str(error)[:80], "is written twice", "keep one of the two")]) from error
+        what = "is written twice with two values"
+        raise InputError([Fault(file, None, spelled(str(error)), what, "keep one of the two")]) from error
     except (RecursionError, ValueError) as error:
         raise InputError([Fault(file, None, "", "is nested too deeply or holds an absurd number", "copy the file as published")]) from error
     if not isinstance(data, dict):
@@ -120,20 +131,21 @@ def _load(path: Path) -> tuple[Mapping[str, Any], date]:
 def _known_type(file: str, inner: Mapping[str, Any], outer: Mapping[str, Any], assume: bool) -> str:
     """Return the `model_type` that has a reader: the language part's own, else the whole model's, else with `assume` the name itself."""
     names = [part.get("model_type") for part in (inner, outer)]
+    barred = () if inner is outer else (*FLAT_LLAMA, *FLAT_QWEN)
     for candidate in names:
-        if isinstance(candidate, str) and candidate in FAMILIES:
+        if isinstance(candidate, str) and candidate in FAMILIES and candidate not in barred:
             return candidate
     named = next((x for x in names if isinstance(x, str)), None)
     if named is not None and assume:
         return named[:100]
-    listed = outer.get("architectures")
-    spoken = f" ({listed[0][:60]})" if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
+    listed = _architectures(outer)
+    spoken = f" ({spelled(listed[0])})" if listed and isinstance(listed[0], str) else ""
     if named is None:
         raise InputError([Fault(file, None, "model_type", f"missing{spoken}", "give a model's config.json, which names its architecture")])
     strange = suspects(inner)
-    hint = f"; keys that may change its memory: {', '.join(key[:60] for key in strange[:MOST_NAMED])}" if strange else ""
-    cure = did_you_mean(named, FAMILIES) + "; or write its shape as a file in workloads/models, or read it as a plain decoder with --assume"
-    raise InputError([Fault(file, None, "model_type", f"architecture {named[:100]!r}{spoken} is not known{hint}", cure)])
+    hint = f"; keys that may change its memory: {', '.join(map(spelled, strange[:MOST_NAMED]))}" if strange else ""
+    cure = did_you_mean(named[:100], FAMILIES) + "; or write its shape in workloads/models, or read it as a plain decoder with --assume"
+    raise InputError([Fault(file, None, "model_type", f"architecture {spelled(named)!r}{spoken} is not known{hint}", cure)])
 
 
 def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, context_tok: int, changed_on: date) -> Llm:
@@ -160,11 +172,17 @@ def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, con
             "id": slug(name), "name": name, "family": slug(model_type), "native_weights": native_weights(data),
             "max_context_tok": context_tok, "vocab_size": shape.vocab_size, "hidden_size": shape.hidden_size,
             "layer_count": shape.layer_count, "attention": shape.attention_groups(), "mlp": shape.mlp_groups(),
-            "params": shape.parameter_counts(), "is_encoder": model_type in ENCODERS,
+            "params": shape.parameter_counts(), "is_encoder": model_type in ENCODERS or is_encoder_alone(_architectures(data)),
             "vision_head_count": _vision_heads(vision) if isinstance(vision, Mapping) else 0,
             "notes": " ".join(notes) or None, "sources": {"default": source},
         }
     )
+
+
+def _architectures(data: Mapping[str, Any]) -> list[Any]:
+    """Return the classes that the file names, none where the key is absent or odd."""
+    listed = data.get("architectures")
+    return listed if isinstance(listed, list) else []
 
 
 def slug(text: str) -> str:

@@ -74,10 +74,19 @@ def suspects(data: Mapping[str, Any]) -> list[str]:
                   and not key.endswith("token_id"))
 
 
+def spelled(name: str) -> str:
+    r"""Return a name from the file fit to be printed: plain characters, at most 60.
+
+    >>> spelled("kv\ud800")
+    'kv\\ud800'
+    """
+    return name[:60].encode("ascii", "backslashreplace").decode("ascii")
+
+
 def note(k: Keys, data: Mapping[str, Any]) -> str:
     """Return the label of an assumed shape: the keys it rests on, and those that were not understood."""
     used = [key for key in sorted(data) if key in USED and data[key] is not None]
-    strange = [key[:60] for key in suspects(data)]
+    strange = [spelled(key) for key in suspects(data)]
     more = f" and {len(strange) - MOST_NAMED} more" if len(strange) > MOST_NAMED else ""
     missed = f" Not understood, and may change the memory: {', '.join(strange[:MOST_NAMED])}{more}." if strange else ""
-    return f"Assumed: {k.model_type!r} read as a plain decoder from {', '.join(used)}.{missed}"
+    return f"Assumed: {spelled(k.model_type)!r} read as a plain decoder from {', '.join(used)}.{missed}"

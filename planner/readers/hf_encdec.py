@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import Shape
 
@@ -16,6 +18,8 @@ def t5(k: Keys) -> Shape:
     gated = "gated" in k.text("feed_forward_proj", default="gated-gelu" if k.model_type in ("mt5", "umt5") else "relu")
     n_encoder = k.count("num_layers")
     n_decoder = k.count("num_decoder_layers", default=n_encoder)
+    if is_encoder_alone(k.names("architectures")):
+        return _t5_encoder(k, n_encoder, gated)
     s = Shape(h, k.count("vocab_size"), k.flag("tie_word_embeddings", default=True))
     s.add_embedding()
     buckets = k.count("relative_attention_num_buckets", default=32) * head_count
@@ -33,6 +37,26 @@ def t5(k: Keys) -> Shape:
     return s
 
 
+def is_encoder_alone(architectures: Sequence[object]) -> bool:
+    """Return whether a checkpoint of an encoder-decoder holds the encoder alone (`T5EncoderModel`)."""
+    return bool(architectures) and isinstance(architectures[0], str) and architectures[0].endswith("EncoderModel")
+
+
+def _t5_encoder(k: Keys, n: int, gated: bool) -> Shape:
+    """T5's encoder alone, as embedding models and image generators use it."""
+    s = Shape(k.count("d_model"), k.count("vocab_size"), is_tied=True)
+    s.add_embedding()
+    head_count = k.count("num_heads")
+    for _ in range(n):
+        s.add_gqa(head_count, head_count, k.count("d_kv"))
+        s.add_dense(k.count("d_ff"), is_gated=gated)
+        s.add_norms(2)
+    s.counts["attention"] += k.count("relative_attention_num_buckets", default=32) * head_count * (n if k.model_type == "umt5" else 1)
+    s.add_norms()
+    s.lookup_count = s.counts["embedding"]
+    return s
+
+
 def _encoder(s: Shape, count: int) -> None:
     """Count a text encoder: in memory, read once a prompt."""
     s.counts["other"] += count
@@ -43,7 +67,6 @@ def _encoder(s: Shape, count: int) -> None:
 LEARNT = {"bart": BART_POSITION_EXTRA, "mbart": BART_POSITION_EXTRA, "blenderbot": 0, "blenderbot-small": 0, "pegasus": 0, "marian": 0,
           "m2m_100": None, "nllb": None}
 """Rows of the position table beyond the context; None where positions are computed and hold no parameters."""
-NO_TABLE = {"pegasus", "marian"}
 EMBEDDING_NORM = {"bart", "mbart", "blenderbot-small"}
 FINAL_NORM = {"mbart", "pegasus", "blenderbot", "m2m_100"}
 

@@ -35,7 +35,7 @@ ENCODER_ROWS: dict[str, Encoder] = {
     "deberta-v2": Encoder(type_default_count=0, has_pooler=False),
     "nomic_bert": Encoder(has_positions=False, qkv_bias=("qkv_proj_bias", False), o_bias=("qkv_proj_bias", False),
                           up_bias=("mlp_fc1_bias", False), down_bias=("mlp_fc2_bias", False), gated=True, has_pooler=False),
-    "gte": Encoder(has_positions=False, type_default_count=1, up_bias=False, gated=True, has_pooler=False),
+    **dict.fromkeys(("gte", "new"), Encoder(has_positions=False, type_default_count=1, up_bias=False, gated=True, has_pooler=False)),
     "jina_embeddings_v3": Encoder(has_positions=False, type_default_count=1),
 }
 HIDDEN, WIDE = ("hidden_size", "dim", "n_embd"), ("intermediate_size", "hidden_dim", "n_inner")
@@ -58,10 +58,16 @@ def encoder(k: Keys) -> Shape:
     s.add_norms(has_bias=norm_bias)
     size, width = k.count(*WIDE), max(h // head_count, 1)
     qkv_bias, o_bias = on(k, row.qkv_bias), on(k, row.o_bias)
-    for _ in range(layers(k)):
+    gated = row.gated and "glu" in k.text("activation_function", default="swiglu")
+    experts, every = k.optional_count("num_experts"), k.count("moe_every_n_layers", default=1)
+    for i in range(layers(k)):
         s.add_gqa(head_count, head_count, width, has_qkv_bias=qkv_bias, has_o_bias=o_bias)
-        s.add_dense(size, is_gated=row.gated)
-        s.counts["mlp"] += (size * (2 if row.gated else 1) if on(k, row.up_bias) else 0) + (h if on(k, row.down_bias) else 0)
+        if experts and i % every == every - 1:
+            s.add_moe(experts, k.count("moe_top_k", default=1), size, is_gated=gated)
+            s.counts["mlp"] += h
+        else:
+            s.add_dense(size, is_gated=gated)
+            s.counts["mlp"] += (size * (2 if gated else 1) if on(k, row.up_bias) else 0) + (h if on(k, row.down_bias) else 0)
         s.add_norms(2, has_bias=norm_bias)
     if row.bucket_key:
         s.counts["other"] += k.count(row.bucket_key, default=32) * head_count

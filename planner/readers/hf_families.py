@@ -8,7 +8,7 @@ from planner.readers.hf_dense import cohere, falcon, gemma, llama, mllama, nemot
 from planner.readers.hf_encdec import LEARNT, bart, t5, whisper
 from planner.readers.hf_encoder import ENCODER_ROWS, albert, electra, encoder, modernbert
 from planner.readers.hf_experts import gemma3n, gemma4, glm4_moe, gpt_oss, llama4, mimo_v2, minimax, mixtral, phimoe, qwen3, step3
-from planner.readers.hf_hybrid import granite_hybrid, jamba, nemotron_h, qwen3_next
+from planner.readers.hf_hybrid import bailing_linear, granite_hybrid, jamba, nemotron_h, qwen3_next
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_latent import deepseek, deepseek_v4, kimi_linear, longcat_flash
 from planner.readers.hf_older import (
@@ -45,14 +45,18 @@ from planner.readers.hf_sparse import SPARSE, dbrx, sparse
 TOWER_NOTE = "The vision tower is not counted: its parameters cannot be derived from this file alone."
 AUDIO_NOTE = "The audio tower is not counted: its parameters cannot be derived from this file alone."
 
+FLAT_LLAMA, FLAT_QWEN = ("llava", "llava_llama", "llava_mistral"), ("llava_qwen", "llava_qwen2")
+"""Types that name a model around a language model: readable where the file is flat, never in place of a language part they hold."""
+
 FAMILIES: dict[str, Callable[[Keys], Shape]] = {
     **dict.fromkeys(PLAIN, plain),
     **dict.fromkeys(SPARSE, sparse),
     "bitnet": bitnet, "chatglm": chatglm, "dbrx": dbrx, "exaone4": exaone4, "gpt_bigcode": gpt_bigcode, "gpt_neo": gpt_neo, "mpt": mpt,
     "opt": opt, "persimmon": persimmon, "phi": phi, "phi3small": phi3small, "qwen": qwen1, "smollm3": smollm3, "stablelm": stablelm,
-    **dict.fromkeys(("llama", "mistral", "mistral3", "phi3", "granite", "phi3_v", "phi4mm", "phi4_multimodal", "yi"), llama),
+    "stablelm_epoch": stablelm, "bailing_moe_linear": bailing_linear,
+    **dict.fromkeys(("llama", "mistral", "mistral3", "phi3", "granite", "phi3_v", "phi4mm", "phi4_multimodal", "yi", *FLAT_LLAMA), llama),
     **dict.fromkeys(("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_omni", "qwen2_5_omni_text",
-                     "qwen2_audio", "mimo", "minicpmv", "minicpmo"), qwen2),
+                     "qwen2_audio", "mimo", "minicpmv", "minicpmo", *FLAT_QWEN), qwen2),
     **dict.fromkeys(("qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe", "qwen3_vl_text", "qwen3_vl_moe_text",
                      "qwen3_omni_moe", "qwen3_omni_moe_text"), qwen3),
     **dict.fromkeys(("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"), qwen3_next),
@@ -102,7 +106,10 @@ SECTION_DEFAULTS: dict[str, dict[str, int]] = {
     "mistral": {**LLAMA_DEFAULTS, "intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 131072},
     "gemma": {"max_position_embeddings": 8192, "head_dim": 256},
     "gemma2": {"max_position_embeddings": 8192, "head_dim": 256},
-    "qwen2": {"max_position_embeddings": 32768, "vocab_size": 151936},
+    "qwen2": {
+        "max_position_embeddings": 32768, "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32,
+    },
     "phi": {"max_position_embeddings": 2048, "vocab_size": 51200},
 }
 """What a language section inside a larger file leaves out, for it is written as a difference from its class (same source)."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from planner.readers.hf_common import heads, layer_kinds, layers, start
 from planner.readers.hf_keys import Keys
-from planner.readers.hf_shape import Shape
+from planner.readers.hf_shape import FP32_BYTES, Shape
+from planner.readers.hf_sparse import SHARED, SHARED_SIZE, expert_keys, routed
 
 GRANITE_KINDS = {"attention": "attention", "full_attention": "attention", "mamba": "mamba", "linear_attention": "mamba"}
 """Kinds of layer as published files spell them, and as `pypi:transformers==5.24.0` writes them."""
@@ -71,18 +72,18 @@ def nemotron_h(k: Keys) -> Shape:
 
 
 def jamba(k: Keys) -> Shape:
-    """Jamba: one attention layer in eight, Mamba-1 in the others, experts on every second layer."""
+    """Jamba: one attention layer in eight, Mamba-1 in the others, experts on every second layer (none where there is one expert)."""
     s = start(k)
     head_count, kv, width = heads(k)
-    inner = k.count("mamba_expand", default=2) * s.hidden_size
+    inner, experts = k.count("mamba_expand", default=2) * s.hidden_size, k.count("num_experts", default=16)
     for i in range(layers(k)):
         if i % k.count("attn_layer_period", default=8) == k.index("attn_layer_offset", default=4):
             s.add_gqa(head_count, kv, width)
         else:
             s.add_mamba1(inner, k.count("mamba_d_state", default=16), k.count("mamba_dt_rank", default=-(-s.hidden_size // 16)),
                          k.count("mamba_d_conv", default=4))
-        if i % k.count("expert_layer_period", default=2) == k.index("expert_layer_offset", default=1):
-            s.add_moe(k.count("num_experts"), k.count("num_experts_per_tok"), k.count("intermediate_size"))
+        if experts > 1 and i % k.count("expert_layer_period", default=2) == k.index("expert_layer_offset", default=1):
+            s.add_moe(experts, k.count("num_experts_per_tok"), k.count("intermediate_size"))
         else:
             s.add_dense(k.count("intermediate_size"))
         s.add_norms(2)
@@ -106,6 +107,29 @@ def granite_hybrid(k: Keys) -> Shape:
             s.add_moe(experts, k.count("num_experts_per_tok"), k.count("intermediate_size"), shared_count=1, shared_size=shared)
         else:
             s.add_dense(shared)
+        s.add_norms(2)
+    s.add_norms()
+    return s
+
+
+def bailing_linear(k: Keys) -> Shape:
+    """Ring-linear: lightning attention with an fp32 state, the last layer of each group and the layers after the last group full."""
+    s = start(k)
+    head_count, kv, width = heads(k)
+    n, group, inner = layers(k), k.count("layer_group_size"), head_count * width
+    experts, top_k, size = expert_keys(k)
+    shared, shared_size = k.count_or_first(*SHARED, default=0), k.optional_first(*SHARED_SIZE)
+    for i, has_experts in enumerate(routed(k, n)):
+        if (i + 1) % group == 0 or i >= n // group * group:
+            s.add_gqa(head_count, kv, width, has_qkv_bias=k.flag("use_qkv_bias"), has_o_bias=k.flag("use_bias"))
+        else:
+            s.counts["recurrent"] += 5 * s.hidden_size * inner + inner
+            s.add_linear(inner * width * FP32_BYTES)
+        s.add_norms(2 if k.flag("use_qk_norm", default=True) else 0, width)
+        if has_experts:
+            s.add_moe(experts, top_k, size, shared_count=shared, shared_size=shared_size)
+        else:
+            s.add_dense(k.count("intermediate_size"))
         s.add_norms(2)
     s.add_norms()
     return s

@@ -86,7 +86,7 @@ PLAIN: dict[str, Plain] = {
     "nanochat": Plain(norm_count=0, final_norm=False, gated=False),
     "gemma": Plain(tied=True, head_dim=256),
     "vaultgemma": Plain(tied=True, head_dim=256, window="listed", period=2),
-    "stablelm": Plain(norm_bias=True, qkv_bias=("use_qkv_bias", False), o_bias=False),
+    **dict.fromkeys(("stablelm", "stablelm_epoch"), Plain(norm_bias=True, qkv_bias=("use_qkv_bias", False), o_bias=False)),
     "bitnet": Plain(norm_count=3),
 }
 

@@ -60,8 +60,12 @@ SPARSE: dict[str, Sparse] = {
     "arctic": Sparse(Plain(norm_count=3), beside_is_hidden=True),
     "grok-1": Sparse(Plain(norm_count=4)),
     "grok1": Sparse(Plain(norm_count=4)),
+    "git": Sparse(Plain(norm_count=4)),
 }
-"""Families of `pypi:transformers==5.24.0` and of code that checkpoints carry with them (arctic, grok-1, bailing_moe, deepseek)."""
+"""Families of `pypi:transformers==5.24.0` and of code that checkpoints carry with them (arctic, grok-1, bailing_moe, deepseek).
+
+Grok-2 calls itself `git`; a model of images to text of that name holds no experts and is told so.
+"""
 
 
 def routed(k: Keys, n: int, dense_first: int = 0) -> list[bool]:
@@ -75,7 +79,7 @@ def routed(k: Keys, n: int, dense_first: int = 0) -> list[bool]:
     if k.is_list("moe_layer_freq"):
         return [bool(x) for x in per_layer(k, "moe_layer_freq", n)]
     first = k.index("first_k_dense_replace", k.index("num_dense_layers", k.index("moe_layer_start_index", dense_first)))
-    last = k.index("moe_layer_end_index", n - 1)
+    last = n - 1 if k.plain_int("moe_layer_end_index") == -1 else k.index("moe_layer_end_index", n - 1)
     step = k.count("decoder_sparse_step", "moe_layer_interval", "moe_layer_frequency", "moe_layer_freq", default=1)
     offset = 1 if k.has("decoder_sparse_step") or k.has("moe_layer_interval") else 0
     dense = set(k.numbers("mlp_only_layers"))
@@ -99,6 +103,9 @@ def sparse(k: Keys) -> Shape:
     has_gate = k.model_type == "afmoe"
     shares = k.count("cla_share_factor", default=2) if k.flag("use_cla") else 1
     experts, top_k, size = expert_keys(k)
+    beside = k.count("intermediate_size") if k.flag("residual_moe") else 0
+    if row.beside_is_hidden and k.flag("parallel_attn_mlp_res", default=True):
+        beside = s.hidden_size
     shared = k.count_or_first(*SHARED, default=0) or row.shared_count
     shared_size = k.optional_first(*SHARED_SIZE)
     if row.shared_count and shared_size is None and k.model_type in ("qwen2_moe", "granitemoeshared", "granitemoe_swa"):
@@ -110,8 +117,7 @@ def sparse(k: Keys) -> Shape:
         s.add_norms(head_count + kv if whole_norm else 0, width)
         if has_experts and experts > 1:
             s.add_moe(experts, top_k, size, shared_count=shared, shared_size=shared_size, has_shared_gate=row.has_shared_gate,
-                      router_extra_count=experts if row.has_router_bias else 0,
-                      beside_size=s.hidden_size if row.beside_is_hidden and k.flag("parallel_attn_mlp_res", default=True) else 0)
+                      router_extra_count=experts if row.has_router_bias else 0, beside_size=beside)
         else:
             s.add_dense(k.count("intermediate_size", "ffn_hidden_size"), has_bias=mlp_bias)
         s.add_norms(base.norm_count, has_bias=base.norm_bias)

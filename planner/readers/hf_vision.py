@@ -9,6 +9,8 @@ from planner.readers.hf_keys import Keys
 
 CHANNELS = 3
 MLLAMA_TILE_CLASS_TOK = 1
+LEAST_RATIO = 1e-3
+"""Below this a downsampling is absurd; published files shrink by a half."""
 
 
 def _vit(
@@ -116,7 +118,8 @@ def _internvl(v: Keys, outer: Keys, text: int) -> int:
     rms = v.text("norm_type", default="layer_norm") == "rms_norm"
     scales = h + 2 * h + (3 * h if qkv_bias else 0) + (2 * h if norms else 0)
     blocks = _vit(h, n, size, attention_bias=False, norm_bias=not rms) + n * scales
-    wide = h * round(1 / outer.number("downsample_ratio") ** 2) if outer.has("downsample_ratio") else 4 * h
+    ratio = max(outer.number("downsample_ratio"), LEAST_RATIO) if outer.has("downsample_ratio") else 0.5
+    wide = h * max(round(1 / ratio**2), 1)
     return h + (_side_patches(v) + 1) * h + CHANNELS * patch * patch * h + h + blocks + 2 * wide + _two_layer(wide, text)
 
 
@@ -164,7 +167,7 @@ TOWERS: dict[str, Callable[[Keys, Keys, int], int]] = {
     "pixtral": _pixtral,
     **dict.fromkeys(("internvl_vision", "intern_vit_6b"), _internvl),
     "llama4_vision_model": _llama4,
-    **dict.fromkeys(("kimi_k25", "kimi_k25_vision"), _moonvit),
+    **dict.fromkeys(("kimi_k25", "kimi_k25_vision", "moonvit"), _moonvit),
     **dict.fromkeys(("glm4v", "glm4v_vision", "glm4v_moe", "glm4v_moe_vision"), _glm4v),
     "gemma4_vision": _gemma4,
 }

@@ -294,7 +294,7 @@ def test_every_family_has_a_small_file() -> None:
     seen = set()
     for path in FIXTURES.glob("*.json"):
         data = json.loads(path.read_text(encoding="utf-8"))
-        seen |= {data["model_type"], data.get("text_config", {}).get("model_type")}
+        seen |= {data["model_type"], *(data.get(part, {}).get("model_type") for part in ("text_config", "llm_config", "language_config"))}
     functions = {FAMILIES[name] for name in seen if name in FAMILIES}
     assert functions == set(FAMILIES.values())
 
@@ -302,6 +302,135 @@ def test_every_family_has_a_small_file() -> None:
 def test_slug_is_an_id() -> None:
     assert slug("Qwen--Qwen3-8B") == "qwen_qwen3_8b"
     assert slug("///") == "config"
+
+
+UNKNOWN = {
+    "model_type": "novel9", "architectures": ["NovelForCausalLM"], "auto_map": {"AutoConfig": "configuration_novel.NovelConfig"},
+    "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
+    "vocab_size": 100, "max_position_embeddings": 512, "kv_lora_rank": 32, "ssm_state_size": 16, "compress_ratio": 4, "rope_theta": 1e4,
+}  # fmt: skip
+
+
+def written(tmp_path: Path, data: Any) -> Path:
+    path = tmp_path / "written.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def test_an_unknown_architecture_is_told_with_what_may_matter_and_the_way_out(tmp_path: Path) -> None:
+    text = refusal(written(tmp_path, UNKNOWN))
+    assert "architecture 'novel9' (NovelForCausalLM) is not known" in text
+    assert "compress_ratio, kv_lora_rank, ssm_state_size" in text
+    assert "--assume" in text
+
+
+def test_an_unknown_architecture_is_read_as_a_plain_decoder_on_request(tmp_path: Path) -> None:
+    """Four layers of grouped heads, as Llama: the same cache and parameters, with a label."""
+    llm = read_config_json(written(tmp_path, UNKNOWN), assume=True)
+    assert kv(llm) == (4 * GQA, 4 * GQA)
+    assert llm.params.total_count == read("llama").params.total_count
+    notes = llm.notes or ""
+    assert notes.startswith("Assumed: 'novel9' read as a plain decoder from hidden_size")
+    assert "Not understood, and may change the memory: compress_ratio, kv_lora_rank, ssm_state_size." in notes
+
+
+def test_an_assumed_mixture_of_experts_and_window(tmp_path: Path) -> None:
+    data = {**UNKNOWN, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+            "sliding_window": 128}  # fmt: skip
+    llm = read_config_json(written(tmp_path, data), assume=True)
+    assert llm.params.experts_count == 3 * 8 * 3 * 64 * 24
+    assert kv(llm) == (4 * GQA, 0)
+
+
+def test_assuming_changes_nothing_for_a_known_architecture() -> None:
+    path = FIXTURES / "qwen3.json"
+    assert read_config_json(path, assume=True) == read_config_json(path)
+
+
+def test_an_assumed_file_still_needs_its_sizes(tmp_path: Path) -> None:
+    path = written(tmp_path, {"model_type": "novel9"})
+    with pytest.raises(InputError) as caught:
+        read_config_json(path, assume=True)
+    told = {fault.place for fault in caught.value.faults}
+    assert {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "max_position_embeddings"} <= told
+
+
+def test_code_of_the_checkpoint_does_not_matter_where_the_architecture_is_known(tmp_path: Path) -> None:
+    path = changed(tmp_path, "llama", auto_map={"AutoConfig": "configuration_mine.MineConfig"}, trust_remote_code=True)
+    assert kv(read_config_json(path)) == (4 * GQA, 4 * GQA)
+
+
+def test_a_language_part_of_another_kind_is_not_read_as_its_wrapper(tmp_path: Path) -> None:
+    data = {"model_type": "llava", "text_config": {**UNKNOWN}}
+    assert "architecture 'novel9'" in refusal(written(tmp_path, data))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"model_type": "llama", "hidden_size": 64, "hidden_size": 128}', "hidden_size: is written twice with two values"),
+        ('{"model_type": "llama", "hidden_size": NaN}', "hidden_size: 'nan' is not a whole number"),
+        ('{"model_type": "llama", "hidden_size": -Infinity}', "hidden_size: '-inf' is not a whole number"),
+        ('{"model_type": "llama", "hidden_size": 1e999}', "hidden_size: 'inf' is not a whole number"),
+        ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "'1000000000' is not a whole number from 1 to 10000"),
+        ('{"model_type": "' + "x" * 4_000_000 + '"}', "is not known"),
+    ],
+    ids=["twice", "nan", "infinity", "overflow", "layers", "long name"],
+)  # fmt: skip
+def test_odd_json(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(text, encoding="utf-8")
+    told = refusal(path)
+    assert said in told
+    assert len(told) < 5_000
+
+
+def test_a_fault_of_every_layer_is_told_once(tmp_path: Path) -> None:
+    lines = refusal(written(tmp_path, {"model_type": "llama4", "num_hidden_layers": 10_000})).splitlines()
+    assert len(lines) == len(set(lines)) < 12
+
+
+JUNK: list[Any] = [
+    None, True, False, 0, 1, -1, 3, 10**6, 10**10, 10**40, 0.5, -2.5, 1e308, float("inf"), float("nan"), "", "32", "auto", "\ud800", [],
+    [0], [-5], [None], ["x"], [10**40], {}, {"a": 1}, [[1]], [True], "x" * 300, 1e-300,
+]  # fmt: skip
+FILES = sorted(path.name for path in FIXTURES.glob("*.json"))
+
+
+def places(node: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = list(node.items()) if isinstance(node, dict) else list(enumerate(node)) if isinstance(node, list) else []
+    return [here for key, value in inner for here in ((*at, key), *places(value, (*at, key)))]
+
+
+@settings(max_examples=250, deadline=None)
+@given(data=st.data(), name=st.sampled_from(FILES), count=st.integers(1, 3), assume=st.booleans())
+def test_a_spoiled_file_is_read_or_refused_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, name: str, count: int, assume: bool
+) -> None:
+    """Whatever stands in a key, the answer is a shape that holds together or faults with their cures; never another exception."""
+    document = json.loads((FIXTURES / name).read_text(encoding="utf-8"))
+    for _ in range(count):
+        found = places(document)
+        if not found:
+            break
+        *way, last = data.draw(st.sampled_from(found))
+        node = document
+        for step in way:
+            node = node[step]
+        if data.draw(st.booleans()):
+            node[last] = json.loads(json.dumps(data.draw(st.sampled_from(JUNK))))
+        else:
+            del node[last]
+    path = tmp_path_factory.mktemp("spoiled") / "config.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    try:
+        llm = read_config_json(path, assume=assume)
+    except InputError as error:
+        assert all(fault.what and fault.cure for fault in error.faults)
+        str(error).encode()
+    else:
+        assert sum(g.layer_count for g in llm.attention if not g.is_second_cache) == llm.layer_count
+        (llm.notes or "").encode()
 
 
 @settings(max_examples=60, deadline=None)

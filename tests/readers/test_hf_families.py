@@ -60,6 +60,8 @@ def cache(llm: Llm) -> tuple[float, float, float, float]:
         ("bailing_moe", 4 * GQA, 4 * GQA), ("dbrx", 4 * GQA, 4 * GQA), ("aria", 4 * GQA, 4 * GQA), ("qwen2_vl", 4 * GQA, 4 * GQA),
         ("paligemma", 4 * 2 * 32 * 2, 4 * 2 * 32 * 2), ("mistral3", 4 * WIDE, 4 * WIDE), ("internvl_chat", 4 * GQA, 4 * GQA),
         ("qwen2_5_omni", 4 * GQA, 4 * GQA), ("mllama_vision", 3 * GQA, 3 * GQA),
+        ("grok2", 4 * GQA, 4 * GQA), ("llava_flat", 4 * MHA, 4 * MHA),
+        ("qwen2_audio", 2 * 32 * 32 * 128 * 2, 2 * 32 * 32 * 128 * 2),  # the class's own sizes
         # layers in pairs use one cache
         ("hunyuan_cla", 2 * GQA, 2 * GQA),
         # windows: three of four layers, one of two, all, none
@@ -74,7 +76,7 @@ def cache(llm: Llm) -> tuple[float, float, float, float]:
         # hybrids: layers with attention alone keep a cache
         ("lfm2", GQA, GQA), ("lfm2_moe", GQA, GQA), ("minimax", GQA, GQA), ("minimax_text_01", GQA, GQA), ("falcon_h1", 4 * GQA, 4 * GQA),
         ("bamba", GQA, GQA), ("zamba2", 2 * 2 * 4 * 32 * 2, 2 * 2 * 4 * 32 * 2), ("recurrent_gemma", MQA, 0), ("olmo_hybrid", GQA, GQA),
-        ("nemotron_h_newer", WIDE, WIDE), ("minimax_m3_vl", 4 * WIDE, 4 * WIDE),
+        ("bailing_moe_linear", 3 * GQA, 3 * GQA), ("nemotron_h_newer", WIDE, WIDE), ("minimax_m3_vl", 4 * WIDE, 4 * WIDE),
         # recurrent alone
         ("rwkv", 0, 0), ("mamba", 0, 0), ("falcon_mamba", 0, 0), ("mamba2", 0, 0),
         # encoder-decoders: the decoder's own
@@ -83,6 +85,7 @@ def cache(llm: Llm) -> tuple[float, float, float, float]:
         # encoders
         ("roberta", 0, 0), ("xlm_roberta", 0, 0), ("camembert", 0, 0), ("mpnet", 0, 0), ("modernbert", 0, 0), ("nomic_bert", 0, 0),
         ("gte", 0, 0), ("jina_embeddings_v3", 0, 0), ("electra", 0, 0), ("distilbert", 0, 0), ("albert", 0, 0), ("deberta_v2", 0, 0),
+        ("t5_encoder", 0, 0), ("nomic_moe", 0, 0),
     ],
 )  # fmt: skip
 def test_cache_a_token(name: str, filling: float, past: float) -> None:
@@ -111,6 +114,7 @@ MAMBA_1 = 128 * 16 * 4 + 128 * 3 * 2
         ("kimi_linear_newer", 3 * (4 * 16 * 16 * 4 + 3 * 64 * 3 * 2)),
         ("olmo_hybrid", 3 * (4 * 8 * 16 * 4 + (2 * 32 + 64) * 3 * 2)),
         ("nemotron_h_newer", 4 * 8 * 16 * 4 + (32 + 2 * 2 * 16) * 3 * 2),
+        ("bailing_moe_linear", 2 * 4 * 16 * 16 * 4),  # groups of two: layers 1 and 3 recurrent, 2, 4 and the odd 5 full
         ("gpt2", 0),
     ],
 )
@@ -212,6 +216,24 @@ def test_an_encoder_s_weights_are_held_and_not_multiplied_by_a_decoded_token() -
     p = read("t5").params
     assert p.other_count == 3 * (4 * 64 * 64 + 2 * 64 * 96 + 2 * 64) + 32 * 4 + 64
     assert p.active_count == p.total_count - p.other_count
+
+
+def test_an_encoder_alone_holds_no_decoder() -> None:
+    """T5's encoder: embedding 100 x 64, 3 layers of attention 4 x 64 x 64, feed-forward 2 x 64 x 96, two norms; bias table 32 x 4."""
+    llm = read("t5_encoder")
+    assert llm.is_encoder
+    assert llm.params.total_count == 6400 + 3 * (4 * 64 * 64 + 2 * 64 * 96 + 2 * 64) + 32 * 4 + 64
+
+
+def test_experts_beside_a_dense_part() -> None:
+    """Grok-2: in each layer a dense part of 3 x 64 x 96 beside 8 experts of 3 x 64 x 48, two used by a token."""
+    p = read("grok2").params
+    assert (p.mlp_count, p.experts_count) == (4 * 3 * 64 * 96, 4 * 8 * 3 * 64 * 48)
+
+
+def test_experts_in_an_encoder() -> None:
+    """Nomic Embed v2: every second layer 8 experts of two matrices 64 x 96."""
+    assert read("nomic_moe").params.experts_count == 2 * 8 * 2 * 64 * 96
 
 
 def test_cross_layer_attention_shares_caches() -> None:
