@@ -135,6 +135,15 @@ def peaks(catalog: Catalog, role: str) -> list[Compared]:
     ]
 
 
+def mlx_peak(catalog: Catalog, case: Mapping[str, Any]) -> Compared:
+    """Return the peak of the MLX allocator while a prompt is read, GiB: weights, cache and the step's tensors."""
+    engine, gpu = catalog.engine("mlx"), catalog.gpu("apple_m2_ultra_192gb")
+    fp = memory.footprint(catalog.llm(case["llm"]), catalog.weight_format(case["weights"]), catalog.kv_format("fp16"), engine)
+    step = activations.activation_bytes(fp.llm, engine, gpu, 1, case["context_tok"])
+    found = fp.weights_bytes + fp.kv_bytes_per_sequence(case["context_tok"]) + step
+    return Compared(case["case"], "mlx", "held_out", found / BYTES_PER_GIB, case["peak_gib"], case["note"])
+
+
 def fit_verdicts(catalog: Catalog) -> list[tuple[str, bool, bool]]:
     """Return (case, computed, measured) of every re-entered run of llama.cpp."""
     rows = [
@@ -229,6 +238,7 @@ def main() -> None:
     show("Compute buffer of llama.cpp", [compute_buffer(catalog, case) for case in logs()["compute_buffer"]], "MiB", as_frac=True)
     show_fits("llama.cpp: fits or not", fit_verdicts(catalog))
     show("Transformers: peak", peaks(catalog, "fit") + peaks(catalog, "held_out"), "GiB", as_frac=True)
+    show("MLX: peak", [mlx_peak(catalog, case) for case in logs()["mlx_peaks"]], "GiB", as_frac=True)
     if args.kv:
         check_kv_csv(args.kv)
     if args.fit:

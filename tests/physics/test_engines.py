@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from planner.catalog import Catalog, load_catalog
 from planner.schema.engine import EngineName, EngineProfile
 
-
 LIMITS = {"max_batched_tok": 1, "max_sequence_count": 1}
 RULE = {"base_bytes": 0, "step_bytes_per_tok": 0, "gpu_bytes": 0, "graph_bytes_per_sequence": 0}
 
