@@ -14,7 +14,7 @@ from planner.formatting import count as shown_count
 from planner.formatting import gb, gib
 from planner.physics.device import usable_bytes
 from planner.physics.memory import weights_bytes_by_component
-from planner.physics.training import TrainingTerms, base_bytes_by_component, trained_count, training_terms
+from planner.physics.training import TrainingTerms, base_bytes_by_component, host_bytes, trained_count, training_terms
 from planner.physics.training_linears import adapter_count
 from planner.physics.training_recipe import CHECKPOINTINGS, METHODS, TARGETS, Checkpointing, Method, Recipe
 from planner.readers.yaml_file import read_yaml, validate
@@ -142,7 +142,8 @@ class TrainingAnswer:
             "llm": q.llm.id, "train": r.method, "weights": r.base.id, "optimizer": r.optimizer.id, "zero_stage": r.zero_stage,
             "checkpointing": r.checkpointing, "sequence_tok": r.sequence_tok, "micro_batch": r.micro_batch,
             "lora_rank": None if r.method == "full" else r.rank, "lora_targets": None if r.method == "full" else r.targets,
-            "fused_loss": r.fused_loss, "trained_count": trained_count(q.llm, r), "total_count": q.llm.params.total_count,
+            "fused_loss": r.fused_loss, "offload": r.offload, "host_bytes": round(host_bytes(q.llm, r)),
+            "trained_count": trained_count(q.llm, r), "total_count": q.llm.params.total_count,
             **{f"{name}_bytes": round(value) for name, value in json_names(need).items()},
             "total_bytes": round(need.total_bytes), "dominant_term": need.dominant_term, "margin_frac": q.margin_frac,
             "placements": [p.as_json() for p in self.placements],
@@ -173,7 +174,7 @@ def one_of(value: str, known: tuple[str, ...], place: str, faults: list[Fault]) 
 def ask_training(
     catalog: Catalog, llm: str, method: str, sequence_tok: int, micro_batch: int = 1, *, weights: str | None = None,
     optimizer: str = "adamw", zero_stage: int | None = None, checkpointing: str = "full", rank: int = 16,
-    targets: str = "all_linear", fused_loss: bool = False, margin_frac: float = 0.15,
+    targets: str = "all_linear", fused_loss: bool = False, offload: bool = False, margin_frac: float = 0.15,
 ) -> TrainingQuestion:
     """Resolve ids to a question; everything wrong is told at once.
 
@@ -217,7 +218,7 @@ def ask_training(
     recipe = Recipe(
         method=method, base=form, optimizer=chosen, sequence_tok=sequence_tok, micro_batch=micro_batch,  # type: ignore[arg-type]
         zero_stage=3 if zero_stage is None else zero_stage, checkpointing=checkpointing, rank=rank, targets=targets,  # type: ignore[arg-type]
-        fused_loss=fused_loss,
+        fused_loss=fused_loss, offload=offload,
     )
     bases = {name: catalog.weight_format(DEFAULT_BASE[name]) for name in METHODS}
     return TrainingQuestion(model, recipe, data, bases, margin_frac, stage_is_named=zero_stage is not None)
@@ -275,9 +276,12 @@ def levers(question: TrainingQuestion, gpu_count: int, room: float) -> Iterator[
     lighter.sort(key=lambda o: -o.bytes_per_trained)
     yield from first([(o.name, replace(r, optimizer=o), gpu_count) for o in lighter])
     if r.method == "full":
-        yield from first([(f"LoRA, rank {r.rank}", replace(r, method="lora", base=q.bases["lora"]), gpu_count)])
+        if not r.offload:
+            moved = replace(r, offload=True)
+            yield from first([(f"gradients and optimizer on the host ({gb(host_bytes(q.llm, moved))} there)", moved, gpu_count)])
+        yield from first([(f"LoRA, rank {r.rank}", replace(r, method="lora", base=q.bases["lora"], offload=False), gpu_count)])
     if r.method != "qlora":
-        yield from first([(f"QLoRA, rank {r.rank}", replace(r, method="qlora", base=q.bases["qlora"]), gpu_count)])
+        yield from first([(f"QLoRA, rank {r.rank}", replace(r, method="qlora", base=q.bases["qlora"], offload=False), gpu_count)])
     need = q.terms(gpu_count)
     per_tok = (need.activation_bytes + need.logits_bytes) / (r.micro_batch * r.sequence_tok)
     free = room - (need.total_bytes - need.activation_bytes - need.logits_bytes)
@@ -348,6 +352,12 @@ def warnings(question: TrainingQuestion, named: Gpu | None, count: int | None) -
         yield TrainingWarning(
             "rest_in_16_bit",
             f"embedding, head and norms are counted in 16 bit; PEFT's preparation for k-bit training puts them in FP32: {gb(more)} more",
+        )
+    if r.offload:
+        yield TrainingWarning(
+            "offload_needs_host_memory",
+            f"gradients and optimizer take {gb(host_bytes(q.llm, r))} of the host's memory, which is not checked here; "
+            "each step crosses PCIe",
         )
     if r.optimizer.pages_to_host:
         yield TrainingWarning(

@@ -25,6 +25,7 @@ OPTIONS = (
     click.option("--checkpointing", help="With --train: none, selective or full. Default: full."),
     click.option("--lora-rank", type=int, help="With --train lora or qlora. Default: 16."),
     click.option("--lora-targets", help="With --train lora or qlora: q_v, attention or all_linear. Default: all_linear."),
+    click.option("--offload", is_flag=True, default=False, help="With --train: gradients and optimizer in the host's memory."),
     click.option("--fused-loss", is_flag=True, default=False, help="With --train: the loss reads the logits in chunks."),
 )
 
@@ -40,7 +41,7 @@ def refuse_without_train(options: dict[str, Any]) -> None:
     """Refuse options of fine-tuning where nothing is trained."""
     given = {
         "optimizer": "--optimizer", "zero_stage": "--zero", "checkpointing": "--checkpointing", "lora_rank": "--lora-rank",
-        "lora_targets": "--lora-targets", "fused_loss": "--fused-loss",
+        "lora_targets": "--lora-targets", "fused_loss": "--fused-loss", "offload": "--offload",
     }
     faults = [
         Fault("", None, option, "belongs to fine-tuning", "add --train full, lora or qlora, or leave it out")
@@ -82,7 +83,8 @@ def train(
     question = ask_training(
         catalog, llm, options["train"], sequence_tok, micro_batch, weights=weights, optimizer=options["optimizer"] or "adamw",
         zero_stage=options["zero_stage"], checkpointing=options["checkpointing"] or "full", rank=16 if rank is None else rank,
-        targets=options["lora_targets"] or "all_linear", fused_loss=options["fused_loss"], margin_frac=margin_frac,
+        targets=options["lora_targets"] or "all_linear", fused_loss=options["fused_loss"], offload=options["offload"],
+        margin_frac=margin_frac,
     )
     found = answer_training(catalog, question, gpu_id, count)
     if as_json:

@@ -59,18 +59,23 @@ class TrainingTerms:
         return max(self.by_term.items(), key=lambda item: item[1])[0]
 
 
-def state_bytes(trained_count: float, optimizer: Optimizer, zero_stage: int = 0, gpu_count: int = 1) -> float:
+def state_bytes(trained_count: float, optimizer: Optimizer, zero_stage: int = 0, gpu_count: int = 1, offload: bool = False) -> float:
     """Return the bytes on each GPU of weights, gradients and optimizer of parameters that are trained.
 
     ZeRO (arXiv 1910.02054, figure 1): stage 1 shards the optimizer, 2 gradients too, 3 weights too. Its 7.5B model over 64
     GPUs needs 120, 31.4, 16.6 and 1.9 GB with AdamW; an 8B on one GPU needs 128.
     """
-    weights, gradients, rest = sharded(optimizer, zero_stage, gpu_count)
+    weights, gradients, rest = sharded(optimizer, zero_stage, gpu_count, offload)
     return trained_count * (weights + gradients + rest)
 
 
-def sharded(optimizer: Optimizer, zero_stage: int, gpu_count: int) -> tuple[float, float, float]:
-    """Return bytes a trained parameter of weights, gradients and optimizer (master copy and moments) on each GPU."""
+def sharded(optimizer: Optimizer, zero_stage: int, gpu_count: int, offload: bool = False) -> tuple[float, float, float]:
+    """Return bytes a trained parameter of weights, gradients and optimizer (master copy and moments) on each GPU.
+
+    With `offload` the GPU keeps the weights alone (ZeRO-Offload, arXiv 2101.06840).
+    """
+    if offload:
+        return optimizer.weight_bytes / (gpu_count if zero_stage >= 3 else 1), 0.0, 0.0
     rest = optimizer.bytes_per_trained - optimizer.weight_bytes - optimizer.gradient_bytes
     return (
         optimizer.weight_bytes / (gpu_count if zero_stage >= 3 else 1),
@@ -125,21 +130,37 @@ def buffer_bytes(llm: Llm, recipe: Recipe, data: TrainingData, gpu_count: int) -
     """Return what communication and dequantisation keep beside the states on one GPU.
 
     Stage 0: PyTorch's buckets, one more copy of the gradients (`gradient_as_bucket_view` left off). Stages 1 and 2: a bucket to
-    reduce and one to gather. Stage 3: the gathered layers and the gradient of one. QLoRA: its largest matrix in 16 bit.
+    reduce and one to gather. Stage 3: the gathered layers and the gradient of one. QLoRA: its largest matrix in 16 bit. Offload: the
+    gradient of one layer on its way to the host.
     """
     total = 0.0
+    trained = trained_count(llm, recipe)
+    each = recipe.optimizer.gradient_bytes
+    unit_gradient = unit_bytes(llm, recipe, 1.0) - unit_bytes(llm, recipe, 0.0) if recipe.method == "full" else 0.0
+    if recipe.offload:
+        total += unit_gradient
     if recipe.method == "qlora":
         total += max((m.input_size * m.output_size for m in linears(llm, "all_linear")), default=0) * data.activation.bytes_per_value
     if gpu_count == 1:
         return total
-    trained = trained_count(llm, recipe)
-    each = recipe.optimizer.gradient_bytes
     if recipe.zero_stage == 0:
         return total + trained * each
     if recipe.zero_stage < 3:
         return total + 2 * min(data.runtime.bucket_count, trained) * each
-    gradient = unit_bytes(llm, recipe, 1.0) - unit_bytes(llm, recipe, 0.0) if recipe.method == "full" else 0.0
+    gradient = 0.0 if recipe.offload else unit_gradient
     return total + data.runtime.gathered_unit_count * unit_bytes(llm, recipe, 0.0) + gradient
+
+
+def host_bytes(llm: Llm, recipe: Recipe) -> float:
+    """Return what offloading keeps in the memory of the host or hosts, all GPUs together; 0 without it.
+
+    An 8B with AdamW: 2 + 12 bytes a parameter, 112 GB.
+    """
+    if not recipe.offload:
+        return 0.0
+    o = recipe.optimizer
+    moved = trained_count(llm, recipe) * (o.bytes_per_trained - o.weight_bytes)
+    return moved + (adafactor_state_bytes(llm, recipe) if o.is_factored else 0.0)
 
 
 def training_terms(llm: Llm, recipe: Recipe, data: TrainingData, gpu_count: int = 1) -> TrainingTerms:
@@ -149,11 +170,11 @@ def training_terms(llm: Llm, recipe: Recipe, data: TrainingData, gpu_count: int 
     serves the other, and measured slopes are those of the sum (docs/training_memory.md).
     """
     trained = trained_count(llm, recipe)
-    weight, gradient, rest = sharded(recipe.optimizer, recipe.zero_stage, gpu_count)
+    weight, gradient, rest = sharded(recipe.optimizer, recipe.zero_stage, gpu_count, recipe.offload)
     over = gpu_count if recipe.zero_stage >= 3 else 1
     base = sum(base_bytes_by_component(llm, recipe).values()) / over
     optimizer_bytes = trained * rest
-    if recipe.optimizer.is_factored:
+    if recipe.optimizer.is_factored and not recipe.offload:
         optimizer_bytes += adafactor_state_bytes(llm, recipe) / (gpu_count if recipe.zero_stage >= 1 else 1)
     return TrainingTerms(
         weights_bytes=base,

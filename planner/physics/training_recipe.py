@@ -39,3 +39,5 @@ class Recipe:
     """The loss reads the logits in chunks."""
     rest_is_fp32: bool = False
     """QLoRA only: embedding, head and norms in FP32."""
+    offload: bool = False
+    """Gradients and optimizer live in the host's memory (ZeRO-Offload); the host updates the weights."""
