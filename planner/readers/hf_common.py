@@ -37,7 +37,7 @@ def heads(k: Keys, default_head_dim: int | None = None) -> tuple[int, int, int]:
     """Return (heads, KV heads, head width); the width falls back to hidden / heads as the library does."""
     head_count = k.count(*HEADS)
     kv = k.count(*KV_HEADS, default=head_count)
-    width = k.count("head_dim", "attention_head_dim", default=default_head_dim or max(k.count(*HIDDEN) // head_count, 1))
+    width = k.count("head_dim", "attention_head_dim", "kv_channels", default=default_head_dim or max(k.count(*HIDDEN) // head_count, 1))
     return head_count, kv, width
 
 

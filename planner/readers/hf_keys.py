@@ -10,6 +10,7 @@ from planner.errors import Fault
 
 LARGEST_COUNT = 10**9
 MOST_LAYERS = 10_000
+PAIR = 2
 LAYER_KEYS = frozenset({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "decoder_layers", "encoder_layers"})
 """Keys whose number is walked one by one: bounded, so that an absurd file costs no time."""
 
@@ -66,8 +67,10 @@ class Keys:
         return None if value is None or (value == 0 and not isinstance(value, bool)) else self._whole(name, value, 1)
 
     def index(self, name: str, default: int) -> int:
-        """Return a whole number of at least 0."""
+        """Return a whole number of at least 0; of a list, its first entry."""
         value = self._data.get(name)
+        if isinstance(value, list) and value:
+            value = value[0]
         return default if value is None else self._whole(name, value, 0)
 
     def _whole(self, name: str, value: Any, least: int) -> int:
@@ -148,6 +151,13 @@ class Keys:
     def empty(self, name: str) -> Keys:
         """Return an object without keys at the place of `name`, for a section that may be left out."""
         return Keys({}, self._file, f"{self._place}.{name}" if self._place else name, self.faults, self.model_type)
+
+    def second(self, name: str) -> int | None:
+        """Return the second entry of a list as a whole number of at least 1, None where there is none or it is 0."""
+        value = self._data.get(name)
+        if not isinstance(value, list) or len(value) != PAIR or value[1] == 0:
+            return None
+        return self._whole(name, value[1], 1)
 
     def plain_int(self, name: str) -> int | None:
         """Return the key's value where it is a whole number of any sign, else None."""

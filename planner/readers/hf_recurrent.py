@@ -82,15 +82,16 @@ def zamba2(k: Keys) -> Shape:
     h, n = s.hidden_size, layers(k)
     head_count = k.count("num_attention_heads")
     kv, width = k.count("num_key_value_heads", default=head_count), k.count("attention_head_dim", default=max(2 * h // head_count, 1))
-    size, rank = k.count(*INNER, default=4 * h), k.count("adapter_rank", default=128)
+    size, rank = k.count(*INNER, default=4 * h), k.count("adapter_rank", "lora_rank", default=128)
     kinds = layer_kinds(k, n, {"hybrid": "hybrid", "mamba": "mamba", "linear_attention": "mamba", "m": "mamba", "g": "hybrid"})
     blocks = min(k.count("num_mem_blocks", default=1), max(kinds.count("hybrid"), 1))
     inner = k.count("mamba_expand", default=2) * h
-    mixer_heads = k.count("n_mamba_heads")
+    mixer_heads = k.count("n_mamba_heads", default=max(inner // k.count("mamba_headdim", default=64), 1))
     for kind in kinds:
         hybrid = kind == "hybrid"
-        s.add_mamba2(mixer_heads, max(inner // mixer_heads, 1), k.count("mamba_ngroups", default=1), k.count("mamba_d_state"),
-                     k.count("mamba_d_conv", default=4), has_bias=k.flag("add_bias_linear"), beside=hybrid)
+        s.add_mamba2(mixer_heads, max(inner // mixer_heads, 1), k.count("mamba_ngroups", default=1),
+                     k.count("mamba_d_state", "state_size"), k.count("mamba_d_conv", default=4), has_bias=k.flag("add_bias_linear"),
+                     beside=hybrid)
         s.add_norms()
         if hybrid:
             s.add_cache(head_count, kv, width)
@@ -155,7 +156,7 @@ def minimax_01(k: Keys) -> Shape:
     else:
         kinds = layer_kinds(k, n, {"full_attention": "full", "linear_attention": "linear"})
     experts, top_k, size = expert_keys(k)
-    shared = k.optional_count("shared_intermediate_size")
+    shared = k.count_or_first("shared_intermediate_size", default=0)
     for kind in kinds[:n]:
         if kind == "full":
             s.add_gqa(head_count, kv, width)

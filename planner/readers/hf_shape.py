@@ -206,6 +206,10 @@ class Shape:
             )
         ] += 1
 
+    def add_idle_experts(self, count: int, size: int) -> None:
+        """Add experts that text tokens never reach (those of image tokens in ERNIE 4.5 VL): held, and not multiplied."""
+        self.counts["vision"] += count * 3 * self.hidden_size * size + self.hidden_size * count
+
     @property
     def layer_count(self) -> int:
         """Layers added so far."""

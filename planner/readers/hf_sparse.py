@@ -45,6 +45,10 @@ SPARSE: dict[str, Sparse] = {
     "granitemoeshared": Sparse(Plain(), shared_count=1),
     "ernie4_5_moe": Sparse(Plain(tied=True, qkv_bias=("use_bias", False), o_bias=("use_bias", False), mlp_bias=("use_bias", False)),
                            has_router_bias=True),
+    **dict.fromkeys(
+        ("ernie4_5_moe_vl", "ernie4_5_vl_moe", "ernie4_5_vl_moe_text"),
+        Sparse(Plain(tied=True, qkv_bias=("use_bias", False), o_bias=("use_bias", False)), has_router_bias=True),
+    ),
     "hunyuan_v1_moe": Sparse(Plain(head_norm=("use_qk_norm", True)), shared_count=1),
     "hunyuan": Sparse(Plain(head_norm=("use_qk_norm", False)), shared_count=1),
     "hy_v3": Sparse(Plain(head_norm=True), dense_first=1),
@@ -106,6 +110,8 @@ def sparse(k: Keys) -> Shape:
     beside = k.count("intermediate_size") if k.flag("residual_moe") else 0
     if row.beside_is_hidden and k.flag("parallel_attn_mlp_res", default=True):
         beside = s.hidden_size
+    image_size = k.second("moe_intermediate_size") if k.model_type.startswith("ernie4_5") else None
+    image_experts = (k.second("moe_num_experts") or experts) if image_size else 0
     shared = k.count_or_first(*SHARED, default=0) or row.shared_count
     shared_size = k.optional_first(*SHARED_SIZE)
     if row.shared_count and shared_size is None and k.model_type in ("qwen2_moe", "granitemoeshared", "granitemoe_swa"):
@@ -118,6 +124,8 @@ def sparse(k: Keys) -> Shape:
         if has_experts and experts > 1:
             s.add_moe(experts, top_k, size, shared_count=shared, shared_size=shared_size, has_shared_gate=row.has_shared_gate,
                       router_extra_count=experts if row.has_router_bias else 0, beside_size=beside)
+            if image_size:
+                s.add_idle_experts(image_experts, image_size)
         else:
             s.add_dense(k.count("intermediate_size", "ffn_hidden_size"), has_bias=mlp_bias)
         s.add_norms(base.norm_count, has_bias=base.norm_bias)

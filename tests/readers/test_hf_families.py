@@ -242,6 +242,27 @@ def test_cross_layer_attention_shares_caches() -> None:
     assert sum(g.layer_count for g in shared) == 2
 
 
+def test_experts_that_only_image_tokens_reach(tmp_path: Path) -> None:
+    """ERNIE 4.5 VL lists two pools: text experts 3 x 64 x 24, image experts 3 x 64 x 8, each with a router of 64 x 8; layer 0 dense."""
+    llm = published(
+        tmp_path, model_type="ernie4_5_moe_vl", hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2,
+        num_hidden_layers=4, vocab_size=100, max_position_embeddings=512, moe_num_experts=[8, 8], moe_k=2, moe_intermediate_size=[24, 8],
+        moe_num_shared_experts=2, moe_layer_start_index=[1, 1], moe_layer_end_index=[3, 3],
+    )  # fmt: skip
+    assert llm.params.experts_count == 3 * 8 * 3 * 64 * 24
+    assert llm.params.vision_count == 3 * (8 * 3 * 64 * 8 + 64 * 8)
+    assert cache(llm)[0] == 4 * GQA
+
+
+def test_a_head_s_width_under_other_names(tmp_path: Path) -> None:
+    """Nemotron-4 calls it `kv_channels`: 2 x 4 layers x 2 heads x 32 x 2 bytes, where hidden / heads would be 16."""
+    llm = published(
+        tmp_path, model_type="nemotron", hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2,
+        num_hidden_layers=4, vocab_size=100, max_position_embeddings=512, kv_channels=32,
+    )  # fmt: skip
+    assert cache(llm)[0] == 4 * WIDE
+
+
 def test_which_layers_hold_experts() -> None:
     """Every way a file says it: first dense, listed dense, listed kinds, a range, a step."""
     experts = {name: sum(g.layer_count for g in read(name).mlp if g.kind == "moe") for name in (
