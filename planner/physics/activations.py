@@ -28,10 +28,13 @@ def step_tok(engine: EngineProfile, gpu: Gpu, context_tok: int, concurrency: int
     """
     if max_batched_tok is not None:
         return max_batched_tok
-    limit = batch_default(engine, gpu).max_batched_tok
+    return _step_tok(engine, batch_default(engine, gpu).max_batched_tok, context_tok, concurrency)
+
+
+def _step_tok(engine: EngineProfile, limit_tok: int, context_tok: int, concurrency: int) -> int:
     if context_tok > engine.whole_prompt_up_to_tok:
-        return limit
-    return max(limit, context_tok * (concurrency if engine.is_static_batch else 1))
+        return limit_tok
+    return max(limit_tok, context_tok * (concurrency if engine.is_static_batch else 1))
 
 
 def default_fraction(engine: EngineProfile, gpu: Gpu, tp: int = 1, pp: int = 1) -> float:
@@ -68,8 +71,10 @@ def mlp_width(group: MlpGroup) -> int:
 def peak_bytes(llm: Llm, engine: EngineProfile, tp: int, context_tok: int, step_tok: int, sequence_count: int) -> float:
     """Return the peak of the temporary tensors of a step of `step_tok` tokens on one GPU, by the engine's `ActivationModel`."""
     model = engine.activation
-    width = max((mlp_width(group) for group in llm.mlp), default=0)
-    forward = step_tok * (model.bytes_per_mlp_value * width / tp + model.bytes_per_hidden_value * llm.hidden_size)
+    forward = 0.0
+    if model.bytes_per_mlp_value or model.bytes_per_hidden_value:
+        width = max((mlp_width(group) for group in llm.mlp), default=0)
+        forward = step_tok * (model.bytes_per_mlp_value * width / tp + model.bytes_per_hidden_value * llm.hidden_size)
     sampler = 0.0 if llm.is_encoder else sequence_count * llm.vocab_size * model.bytes_per_logit
     compute = step_tok * (llm.vocab_size + llm.hidden_size) * model.bytes_per_compute_value
     scores = 0.0
@@ -90,8 +95,9 @@ def activation_bytes(
     H100 (4.76 logged for Llama-3.1-8B). `max_batched_tok` and `max_sequence_count` are the engine's own limits where they are
     set by hand. Where the tensors live outside the fraction (SGLang) only what its free part does not hold is counted.
     """
-    tokens = step_tok(engine, gpu, context_tok, concurrency, max_batched_tok)
-    sequences = batch_default(engine, gpu).max_sequence_count if max_sequence_count is None else max_sequence_count
+    batch = batch_default(engine, gpu)
+    tokens = _step_tok(engine, batch.max_batched_tok, context_tok, concurrency) if max_batched_tok is None else max_batched_tok
+    sequences = batch.max_sequence_count if max_sequence_count is None else max_sequence_count
     peak = peak_bytes(llm, engine, tp, context_tok, tokens, sequences)
     if engine.fraction_covers_activations:
         return peak
