@@ -17,7 +17,7 @@ HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads", "attention_hea
 KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads")
 INNER = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff")
 CONTEXT = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "model_max_length",
-           "context_length", "max_target_positions", "n_ctx")
+           "context_length", "max_context_length", "max_target_positions", "n_ctx")
 """Names that families give to the same number, the commonest first."""
 
 

@@ -14,10 +14,12 @@ from planner.readers.hf_latent import deepseek, deepseek_v4, kimi_linear, longca
 from planner.readers.hf_older import (
     bitnet,
     chatglm,
+    deci,
     exaone4,
     gpt_bigcode,
     gpt_neo,
     mpt,
+    openelm,
     opt,
     persimmon,
     phi,
@@ -51,7 +53,9 @@ FLAT_LLAMA, FLAT_QWEN = ("llava", "llava_llama", "llava_mistral"), ("llava_qwen"
 FAMILIES: dict[str, Callable[[Keys], Shape]] = {
     **dict.fromkeys(PLAIN, plain),
     **dict.fromkeys(SPARSE, sparse),
-    "bitnet": bitnet, "chatglm": chatglm, "dbrx": dbrx, "exaone4": exaone4, "gpt_bigcode": gpt_bigcode, "gpt_neo": gpt_neo, "mpt": mpt,
+    "bitnet": bitnet, "deci": deci, "openelm": openelm, "chatglm": chatglm, "dbrx": dbrx, "exaone4": exaone4, "gpt_bigcode": gpt_bigcode,
+    "gpt_neo": gpt_neo,
+    "mpt": mpt,
     "opt": opt, "persimmon": persimmon, "phi": phi, "phi3small": phi3small, "qwen": qwen1, "smollm3": smollm3, "stablelm": stablelm,
     "stablelm_epoch": stablelm, "bailing_moe_linear": bailing_linear,
     **dict.fromkeys(("llama", "mistral", "mistral3", "phi3", "granite", "phi3_v", "phi4mm", "phi4_multimodal", "yi", *FLAT_LLAMA), llama),

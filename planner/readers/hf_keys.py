@@ -11,7 +11,8 @@ from planner.errors import Fault
 LARGEST_COUNT = 10**9
 MOST_LAYERS = 10_000
 PAIR = 2
-LAYER_KEYS = frozenset({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "decoder_layers", "encoder_layers"})
+LAYER_KEYS = frozenset({"num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers", "decoder_layers", "encoder_layers",
+                        "num_transformer_layers"})
 """Keys whose number is walked one by one: bounded, so that an absurd file costs no time."""
 
 
@@ -87,6 +88,16 @@ class Keys:
             self.fault(name, f"{str(value)[:40]!r} is not a positive number", "write a plain number")
             return 1.0
         return float(value)
+
+    def positive_numbers(self, name: str, n: int) -> list[float]:
+        """Return the first `n` of a list of positive finite numbers; ones after noting a fault."""
+        value = self._data.get(name)
+        if isinstance(value, list) and n <= len(value) <= MOST_LAYERS and all(
+            isinstance(x, int | float) and not isinstance(x, bool) and 0 < x <= MOST_LAYERS for x in value
+        ):
+            return [float(x) for x in value[:n]]
+        self.fault(name, f"is not a list of {n} positive numbers", "write one number a layer")
+        return [1.0] * n
 
     def flag(self, name: str, default: bool = False) -> bool:
         """Return a true or false."""

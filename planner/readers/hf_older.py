@@ -1,8 +1,8 @@
-"""Dense decoders with a part of their own: OPT, GPT-Neo, MPT, StableLM, Phi, Qwen 1, ChatGLM, Phi-3-small, BitNet, EXAONE 4, SmolLM3."""
+"""Dense decoders with a part of their own: OPT, GPT-Neo, MPT, StableLM, Phi, Qwen 1, ChatGLM, EXAONE 4, SmolLM3, OpenELM and more."""
 
 from __future__ import annotations
 
-from planner.readers.hf_common import CONTEXT, heads, layers, start, window_of, windows
+from planner.readers.hf_common import CONTEXT, heads, layers, per_layer_or_one, start, window_of, windows
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_plain import plain
 from planner.readers.hf_shape import Shape
@@ -209,3 +209,44 @@ def gpt_bigcode(k: Keys) -> Shape:
         s.add_norms(2, has_bias=True)
     s.add_norms(has_bias=True)
     return s
+
+
+def deci(k: Keys) -> Shape:
+    """DeciLM-7B: Llama with KV heads of their own in each layer."""
+    s = start(k)
+    head_count, _, width = heads(k)
+    n, size = layers(k), k.count("intermediate_size")
+    for kv in per_layer_or_one(k, "num_key_value_heads_per_layer", n):
+        s.add_gqa(head_count, kv, width)
+        s.add_dense(size)
+        s.add_norms(2)
+    s.add_norms()
+    return s
+
+
+def openelm(k: Keys) -> Shape:
+    """OpenELM: heads, KV heads and feed-forward width of their own in each layer, a norm on each query and key head; tied."""
+    s = Shape(k.count("model_dim"), k.count("vocab_size"), k.flag("share_input_output_layers", default=True))
+    s.add_embedding()
+    n, width, unit = k.count("num_transformer_layers"), k.count("head_dim"), k.count("ffn_dim_divisor", default=256)
+    glu, normed = k.flag("ffn_with_glu", default=True), k.flag("normalize_qk_projections", default=True)
+    times = k.positive_numbers("ffn_multipliers", n)
+    for query, kv, wide in zip(
+        per_layer_or_one(k, "num_query_heads", n), per_layer_or_one(k, "num_kv_heads", n), times, strict=True
+    ):
+        s.add_gqa(query, kv, width)
+        s.add_norms(2 if normed else 0, width)
+        s.add_dense(divisible(wide * s.hidden_size, unit), is_gated=glu)
+        s.add_norms(2)
+    s.add_norms()
+    return s
+
+
+def divisible(value: float, unit: int) -> int:
+    """Return the multiple of `unit` nearest to `value`, at least one, and never more than a tenth below it.
+
+    >>> divisible(0.73 * 1280, 256)
+    1024
+    """
+    nearest = max(unit, int(value + unit / 2) // unit * unit)
+    return nearest + unit if nearest < 0.9 * value else nearest

@@ -60,6 +60,7 @@ def cache(llm: Llm) -> tuple[float, float, float, float]:
         ("bailing_moe", 4 * GQA, 4 * GQA), ("dbrx", 4 * GQA, 4 * GQA), ("aria", 4 * GQA, 4 * GQA), ("qwen2_vl", 4 * GQA, 4 * GQA),
         ("paligemma", 4 * 2 * 32 * 2, 4 * 2 * 32 * 2), ("mistral3", 4 * WIDE, 4 * WIDE), ("internvl_chat", 4 * GQA, 4 * GQA),
         ("qwen2_5_omni", 4 * GQA, 4 * GQA), ("mllama_vision", 3 * GQA, 3 * GQA),
+        ("deci", MHA + GQA + 2 * MQA, MHA + GQA + 2 * MQA), ("openelm", MQA + GQA, MQA + GQA),  # KV heads of their own a layer
         ("grok2", 4 * GQA, 4 * GQA), ("llava_flat", 4 * MHA, 4 * MHA),
         ("qwen2_audio", 2 * 32 * 32 * 128 * 2, 2 * 32 * 32 * 128 * 2),  # the class's own sizes
         # layers in pairs use one cache
@@ -196,8 +197,16 @@ def test_qwen_72b_keeps_20_gib_at_8192_tokens(tmp_path: Path) -> None:
           "max_position_embeddings": 128000}, 1_170_340_608),
         ({"model_type": "phi3small", "hidden_size": 4096, "ff_intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32,
           "num_key_value_heads": 8, "vocab_size": 100352, "max_position_embeddings": 8192}, 7_392_272_384),
+        # OpenELM-270M; DeepSeek-MoE-16B
+        ({"model_type": "openelm", "model_dim": 1280, "num_transformer_layers": 16, "head_dim": 64,
+          "num_query_heads": [12] * 5 + [16] * 7 + [20] * 4, "num_kv_heads": [3] * 5 + [4] * 7 + [5] * 4, "ffn_dim_divisor": 256,
+          "ffn_multipliers": [0.5, 0.73, 0.97, 1.2, 1.43, 1.67, 1.9, 2.13, 2.37, 2.6, 2.83, 3.07, 3.3, 3.53, 3.77, 4.0],
+          "vocab_size": 32000, "max_context_length": 2048}, 271_527_168),
+        ({"model_type": "deepseek", "hidden_size": 2048, "intermediate_size": 10944, "num_attention_heads": 16, "num_hidden_layers": 28,
+          "num_key_value_heads": 16, "vocab_size": 102400, "max_position_embeddings": 4096, "n_routed_experts": 64, "n_shared_experts": 2,
+          "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "moe_layer_freq": 1}, 16_375_728_128),
     ],
-    ids=["qwen", "chatglm2", "baichuan2", "internlm2", "lfm2", "phi3small"],
+    ids=["qwen", "chatglm2", "baichuan2", "internlm2", "lfm2", "phi3small", "openelm", "deepseek_moe"],
 )  # fmt: skip
 def test_totals_of_families_that_bring_their_own_code(tmp_path: Path, keys: dict[str, object], total: int) -> None:
     assert published(tmp_path, **keys).params.total_count == total
