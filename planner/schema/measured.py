@@ -23,8 +23,8 @@ class Metric(Frozen):
 
     quantity: Quantity
     statistic: Statistic = "mean"
-    per_unit: Positive = 1.0
-    """Factor from the file's unit to seconds or tokens a second."""
+    unit: Literal["s", "ms", "tok_per_s"] = "tok_per_s"
+    """What the file writes the value in."""
     counts_prompt: bool = False
     """Prompt tokens are counted in the rate too."""
     is_per_gpu: bool = False
@@ -115,7 +115,7 @@ class MeasuredRun:
     @property
     def value(self) -> float:
         """The measured value in seconds or tokens a second of the whole deployment."""
-        return self.row.value * self.metric.per_unit * (self.gpu_count if self.metric.is_per_gpu else 1)
+        return self.row.value / (1e3 if self.metric.unit == "ms" else 1.0) * (self.gpu_count if self.metric.is_per_gpu else 1)
 
 
 @dataclass(frozen=True)
