@@ -39,6 +39,7 @@ from planner.readers.hf_recurrent import (
     olmo_hybrid,
     recurrent_gemma,
     rwkv,
+    zamba,
     zamba2,
 )
 from planner.readers.hf_shape import Shape
@@ -85,7 +86,8 @@ FAMILIES: dict[str, Callable[[Keys], Shape]] = {
     "nemotron-nas": nemotron_nas,
     "mimo_v2_flash": mimo_v2,
     **dict.fromkeys(("step3p7", "step3p7_text"), step3),
-    "jamba": jamba, "bamba": bamba, "falcon_h1": falcon_h1, "zamba2": zamba2, "recurrent_gemma": recurrent_gemma, "rwkv": rwkv,
+    "jamba": jamba, "bamba": bamba, "falcon_h1": falcon_h1, "zamba": zamba, "zamba2": zamba2,
+    "recurrent_gemma": recurrent_gemma, "rwkv": rwkv,
     "mamba2": mamba2, "olmo_hybrid": olmo_hybrid,
     **dict.fromkeys(("mamba", "falcon_mamba"), mamba1),
     **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), minimax_01),

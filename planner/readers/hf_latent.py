@@ -94,27 +94,28 @@ def _compressions(k: Keys, n: int) -> list[int]:
 
 
 def kimi_linear(k: Keys) -> Shape:
-    """Kimi Linear and K3: Kimi Delta Attention with a latent-attention layer now and then, experts in a latent."""
+    """Kimi Linear, K3 and Ling 2.5: Kimi Delta Attention with a latent-attention layer now and then, experts in a latent in K3."""
     s = start(k)
     n = layers(k)
-    if k.has("linear_attn_config") or not k.names("layer_types"):
+    if k.has("linear_attn_config") or not (k.names("layer_types") or k.has("layer_group_size")):
         linear = k.section("linear_attn_config")
         delta = {i - 1 for i in linear.numbers("kda_layers")}
         kda = (linear.count("num_heads"), linear.count("head_dim"), linear.count("short_conv_kernel_size", default=4))
-        has_full_rank_gate = linear.flag("use_full_rank_gate")
+        full_rank = int(linear.flag("use_full_rank_gate"))
     else:
-        kinds = layer_kinds(k, n, {"full_attention": "full", "linear_attention": "linear"})
+        kinds = layer_kinds(k, n, {"full_attention": "full", "linear_attention": "linear"}, k.optional_count("layer_group_size"))
         delta = {i for i, kind in enumerate(kinds) if kind == "linear"}
         kda = (k.count("linear_num_heads"), k.count("linear_head_dim"), k.count("linear_conv_kernel_dim", default=4))
-        has_full_rank_gate = False
+        full_rank = 2 if k.model_type == "bailing_hybrid" else 0
     latent = k.optional_count("routed_expert_hidden_size")
     for i, has_experts in enumerate(routed(k, n)):
         if i in delta:
-            s.add_delta_attention(*kda, has_full_rank_gate=has_full_rank_gate)
+            s.add_delta_attention(*kda, full_rank_gate_count=full_rank)
         else:
             s.add_mla(k.count("num_attention_heads"), k.optional_count("q_lora_rank"), k.count("kv_lora_rank"),
                       k.count("qk_nope_head_dim"), k.count("qk_rope_head_dim"), k.count("v_head_dim"),
                       has_output_gate=k.flag("mla_use_output_gate"))
+            s.counts["attention"] += s.hidden_size * k.count("num_attention_heads") if k.model_type == "bailing_hybrid" else 0
         if not has_experts:
             s.add_dense(k.count("intermediate_size"))
         else:

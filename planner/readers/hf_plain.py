@@ -39,6 +39,8 @@ class Plain:
     head_dim: int | None = None
     kv_heads: int | None = None
     layer_extra_count: int = 0
+    has_sinks: bool = False
+    """A learnt sink a head."""
     window: Literal["none", "all", "listed", "qwen"] = "none"
     period: int | None = None
     """Every so many layers one is full, where `layer_types` does not list them."""
@@ -61,7 +63,7 @@ PLAIN: dict[str, Plain] = {
     "internlm3": Plain(qkv_bias=("qkv_bias", False), o_bias=("bias", False), mlp_bias=("bias", False)),
     "aquila": Plain(),
     "cwm": Plain(window="listed"),
-    "granite_swa": Plain(tied=True, window="listed"),
+    "granite_swa": Plain(tied=True, window="listed", has_sinks=True),
     "iquestcoder": Plain(),
     "jais2": Plain(norm_bias=True, gated=False, qkv_bias=("attention_bias", True), o_bias=("attention_bias", True),
                    mlp_bias=("mlp_bias", True)),
@@ -109,7 +111,8 @@ def plain(k: Keys) -> Shape:
     qkv_bias, o_bias, mlp_bias = on(k, row.qkv_bias), on(k, row.o_bias), on(k, row.mlp_bias)
     head_norm, whole_norm = on(k, row.head_norm), on(k, row.whole_norm)
     for kind in _kinds(k, row, n):
-        s.add_gqa(head_count, kv, width, kind=kind, window_tok=window_of(k, kind), has_qkv_bias=qkv_bias, has_o_bias=o_bias)
+        s.add_gqa(head_count, kv, width, kind=kind, window_tok=window_of(k, kind), has_qkv_bias=qkv_bias, has_o_bias=o_bias,
+                  extra_count=head_count if row.has_sinks else 0)
         s.add_norms(2 if head_norm else 0, width)
         s.add_norms(head_count + kv if whole_norm else 0, width)
         s.add_dense(size, is_gated=row.gated, has_bias=mlp_bias)

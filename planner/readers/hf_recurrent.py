@@ -107,6 +107,33 @@ def zamba2(k: Keys) -> Shape:
     return s
 
 
+def zamba(k: Keys) -> Shape:
+    """Zamba: Mamba-1 layers with heads; a few run the one shared attention block first, each with a cache of its own."""
+    s = start(k, tied=True)
+    h, n = s.hidden_size, layers(k)
+    head_count = k.count("num_attention_heads")
+    kv, width = k.count("num_key_value_heads", default=head_count), k.count("attention_head_dim", default=max(2 * h // head_count, 1))
+    inner = k.count("mamba_expand", default=2) * h
+    period, offset = k.count("attn_layer_period", default=6), k.index("attn_layer_offset", default=4)
+    known = {"hybrid": "hybrid", "mamba": "mamba", "linear_attention": "mamba"}
+    listed = k.names("layers_block_type") or k.names("layer_types")
+    kinds = layer_kinds(k, n, known) if listed else ["hybrid" if i % period == offset else "mamba" for i in range(n)]
+    rank = k.count("mamba_dt_rank", default=-(-h // 16))
+    for kind in kinds:
+        s.add_mamba1(inner, k.count("mamba_d_state", default=16), rank, k.count("mamba_d_conv", default=4), has_inner_norms=False,
+                     has_conv_bias=k.flag("mamba_conv_bias", default=True), has_bias=k.flag("mamba_proj_bias"),
+                     beside=kind == "hybrid")
+        s.add_norms()
+        if kind == "hybrid":
+            s.add_cache(head_count, kv, width)
+            s.counts["attention"] += h * h
+    s.counts["attention"] += 2 * h * width * (head_count + 2 * kv) + head_count * width * h
+    s.counts["mlp"] += 3 * h * k.count("intermediate_size", default=4 * h)
+    s.add_norms(4)
+    s.notes.append("One attention block is shared: its weights count once, the cache at every use.")
+    return s
+
+
 def recurrent_gemma(k: Keys) -> Shape:
     """RecurrentGemma (Griffin): two RG-LRU layers to one with a window; `intermediate_size` is twice the feed-forward width."""
     s = start(k, tied=True)

@@ -133,20 +133,26 @@ class Shape:
         self.add_linear(inner * state_dim * FP32_BYTES + channels * (conv_tok - 1) * BF16_BYTES, beside=beside)
 
     def add_mamba1(self, inner: int, state_dim: int, dt_rank: int, conv_tok: int, *, has_inner_norms: bool = True,
-                   has_conv_bias: bool = True, has_bias: bool = False) -> None:
-        """Add one Mamba-1 layer: fp32 state of inner x state_dim, and a convolution state in 16 bit; Jamba norms its inner parts."""
+                   has_conv_bias: bool = True, has_bias: bool = False, beside: bool = False) -> None:
+        """Add one Mamba-1 layer: fp32 state of inner x state_dim, and a convolution state in 16 bit; Jamba norms its inner parts.
+
+        `beside`: it runs in a layer that attention already counts.
+        """
         h = self.hidden_size
         self.counts["recurrent"] += 3 * h * inner + inner * (conv_tok + (1 if has_conv_bias else 0)) + inner * (dt_rank + 2 * state_dim)
         self.counts["recurrent"] += dt_rank * inner + inner + inner * state_dim + inner
         self.counts["recurrent"] += dt_rank + 2 * state_dim if has_inner_norms else 0
         self.counts["recurrent"] += 2 * inner + h if has_bias else 0
-        self.add_linear(inner * state_dim * FP32_BYTES + inner * (conv_tok - 1) * BF16_BYTES)
+        self.add_linear(inner * state_dim * FP32_BYTES + inner * (conv_tok - 1) * BF16_BYTES, beside=beside)
 
-    def add_delta_attention(self, heads: int, head_dim: int, conv_tok: int, *, has_full_rank_gate: bool = False) -> None:
-        """Add one Kimi Delta Attention layer: fp32 state, and three convolution states in 16 bit; the output gate full or low rank."""
+    def add_delta_attention(self, heads: int, head_dim: int, conv_tok: int, *, full_rank_gate_count: int = 0) -> None:
+        """Add one Kimi Delta Attention layer: fp32 state, and three convolution states in 16 bit.
+
+        Of its two gates (output, forget) `full_rank_gate_count` are full matrices, the others pass through one head's width.
+        """
         width, h = heads * head_dim, self.hidden_size
-        low_rank = h * head_dim + head_dim * width
-        self.counts["recurrent"] += h * (4 * width + heads) + low_rank + (h * width if has_full_rank_gate else low_rank)
+        low_rank = (2 - full_rank_gate_count) * (h * head_dim + head_dim * width)
+        self.counts["recurrent"] += h * (4 * width + heads) + low_rank + full_rank_gate_count * h * width
         self.counts["recurrent"] += 3 * width * conv_tok + width + heads + head_dim
         self.add_linear(width * head_dim * FP32_BYTES + 3 * width * (conv_tok - 1) * BF16_BYTES)
 

@@ -55,7 +55,7 @@ SPARSE: dict[str, Sparse] = {
     "bailing_moe": Sparse(Plain(qkv_bias=("use_qkv_bias", False), o_bias=("use_bias", False), head_norm=("use_qk_norm", False))),
     "bailing_moe_v2": Sparse(Plain(qkv_bias=("use_qkv_bias", False), o_bias=("use_bias", False), head_norm=("use_qk_norm", True))),
     "sarvam_moe": Sparse(Plain(head_norm=("use_qk_norm", True))),
-    "granitemoe_swa": Sparse(Plain(window="listed"), shared_count=1),
+    "granitemoe_swa": Sparse(Plain(window="listed", has_sinks=True), shared_count=1),
     "cohere2_moe": Sparse(Plain(tied=True, norm_count=1, window="listed", period=4)),
     "mellum": Sparse(Plain(head_norm=True, window="listed")),
     "solar_open": Sparse(Plain()),
@@ -104,7 +104,6 @@ def sparse(k: Keys) -> Shape:
     n = layers(k)
     qkv_bias, o_bias, mlp_bias = on(k, base.qkv_bias), on(k, base.o_bias), on(k, base.mlp_bias)
     head_norm, whole_norm = on(k, base.head_norm), on(k, base.whole_norm)
-    has_gate = k.model_type == "afmoe"
     shares = k.count("cla_share_factor", default=2) if k.flag("use_cla") else 1
     experts, top_k, size = expert_keys(k)
     beside = k.count("intermediate_size") if k.flag("residual_moe") else 0
@@ -116,9 +115,10 @@ def sparse(k: Keys) -> Shape:
     shared_size = k.optional_first(*SHARED_SIZE)
     if row.shared_count and shared_size is None and k.model_type in ("qwen2_moe", "granitemoeshared", "granitemoe_swa"):
         shared = 0
+    beside_attention = s.hidden_size * head_count * width if k.model_type == "afmoe" else head_count if base.has_sinks else 0
     for i, (kind, has_experts) in enumerate(zip(_kinds(k, base, n), routed(k, n, row.dense_first), strict=True)):
         s.add_gqa(head_count, kv, width, kind=kind, window_tok=window_of(k, kind), has_qkv_bias=qkv_bias, has_o_bias=o_bias,
-                  cache_is_shared=i % shares != 0, extra_count=s.hidden_size * head_count * width if has_gate else 0)
+                  cache_is_shared=i % shares != 0, extra_count=beside_attention)
         s.add_norms(2 if head_norm else 0, width)
         s.add_norms(head_count + kv if whole_norm else 0, width)
         if has_experts and experts > 1:

@@ -77,6 +77,7 @@ def cache(llm: Llm) -> tuple[float, float, float, float]:
         # hybrids: layers with attention alone keep a cache
         ("lfm2", GQA, GQA), ("lfm2_moe", GQA, GQA), ("minimax", GQA, GQA), ("minimax_text_01", GQA, GQA), ("falcon_h1", 4 * GQA, 4 * GQA),
         ("bamba", GQA, GQA), ("zamba2", 2 * 2 * 4 * 32 * 2, 2 * 2 * 4 * 32 * 2), ("recurrent_gemma", MQA, 0), ("olmo_hybrid", GQA, GQA),
+        ("bailing_hybrid", 2 * MLA, 2 * MLA), ("granite_swa", 4 * GQA, GQA), ("zamba", 2 * 2 * 4 * 32 * 2, 2 * 2 * 4 * 32 * 2),
         ("bailing_moe_linear", 3 * GQA, 3 * GQA), ("nemotron_h_newer", WIDE, WIDE), ("minimax_m3_vl", 4 * WIDE, 4 * WIDE),
         # recurrent alone
         ("rwkv", 0, 0), ("mamba", 0, 0), ("falcon_mamba", 0, 0), ("mamba2", 0, 0),
@@ -115,6 +116,8 @@ MAMBA_1 = 128 * 16 * 4 + 128 * 3 * 2
         ("kimi_linear_newer", 3 * (4 * 16 * 16 * 4 + 3 * 64 * 3 * 2)),
         ("olmo_hybrid", 3 * (4 * 8 * 16 * 4 + (2 * 32 + 64) * 3 * 2)),
         ("nemotron_h_newer", 4 * 8 * 16 * 4 + (32 + 2 * 2 * 16) * 3 * 2),
+        ("zamba", 8 * MAMBA_1),
+        ("bailing_hybrid", 2 * (4 * 16 * 16 * 4 + 3 * 64 * 3 * 2)),
         ("bailing_moe_linear", 2 * 4 * 16 * 16 * 4),  # groups of two: layers 1 and 3 recurrent, 2, 4 and the odd 5 full
         ("gpt2", 0),
     ],
@@ -154,7 +157,7 @@ COUNTED = {
     "bart": 336_672, "mbart": 336_928, "pegasus": 336_416, "marian": 336_160, "m2m_100": 270_880, "blenderbot": 336_416,
     "whisper": 430_880, "roberta": 160_960, "xlm_roberta": 160_960, "camembert": 160_960, "mpnet": 160_960, "modernbert": 146_240,
     "nomic_bert": 146_944, "gte": 148_160, "jina_embeddings_v3": 128_128, "electra": 204_480, "distilbert": 156_672, "albert": 55_328,
-    "deberta_v2": 156_672,
+    "deberta_v2": 156_672, "zamba": 352_256, "bailing_hybrid": 243_496, "granite_swa": 129_872,
 }  # fmt: skip
 
 
