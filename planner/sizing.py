@@ -2,45 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 from planner.catalog import Catalog
 from planner.errors import Fault, InputError
-from planner.formatting import gb, gib
+from planner.formatting import count as shown_count
+from planner.formatting import gb, sums_up
 from planner.physics import memory
-from planner.physics.levers import Lever, levers
-from planner.physics.memory import DoesNotFit, Fits, Footprint, MemoryTerms
+from planner.physics.levers import Case, Lever, levers
+from planner.physics.memory import DoesNotFit, Fits, MemoryTerms
 from planner.physics.parallelism import layouts
-from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.hardware import Gpu
-from planner.schema.llm import KvFormat
+from planner.sizing_levers import ALONE, Choices, bigger_splits, domain
 from planner.sizing_question import Question
+from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
 COUNTS = (1, 2, 4, 8)
-ALONE = frozenset({"unified", "apu", "cpu"})
-"""Kinds that serve alone unless the user names a count."""
-MAX_PCIE_TP = 8
+BARELY_FRAC = 0.95
+"""A fuller placement fits barely. What is left, under 5 % of the usable bytes, is what the figures themselves may be wrong by:
+2 % of the weights at worst, and half a GiB of cache room, which is 0.7 % of an 80 GB card and 3 % of a 16 GB one."""
 
 
 @dataclass(frozen=True)
 class Placement:
     """The load on `gpu_count` GPUs, split tp × pp; bytes are those of the fullest GPU."""
 
+    question: Question
     gpu: Gpu
     gpu_count: int
     tp: int
     pp: int
     answer: Fits | DoesNotFit
     reason: str
-    levers: tuple[str, ...]
+    choices: Choices | None = None
+    """The formats that a lever may change to; none are tried without them."""
     is_smallest: bool = False
 
     @property
     def fits(self) -> bool:
         """Whether the load fits."""
         return isinstance(self.answer, Fits)
+
+    @property
+    def verdict(self) -> Literal["fits", "barely", "does not fit"]:
+        """The answer in words: `barely` where less is left than the figures may be wrong by."""
+        if not self.fits:
+            return "does not fit"
+        return "barely" if self.used_frac > BARELY_FRAC else "fits"
+
+    @property
+    def case(self) -> Case:
+        """The load as the levers try it."""
+        q = self.question
+        return Case(self.gpu, self.tp, self.pp, q.context_tok, q.concurrency, self.answer.usable_bytes_per_gpu, q.overhead_bytes)
+
+    @cached_property
+    def max_context_tok(self) -> int:
+        """The longest context, in whole pages up to what the model reads, that all sessions asked for may have here; 0 where none."""
+        return self.case.longest_context_tok(self.question.footprint, self.question.llm.max_context_tok)
+
+    @cached_property
+    def lever_changes(self) -> tuple[Lever, ...]:
+        """What would make it fit, the least harmful first; nothing where it does."""
+        if self.fits:
+            return ()
+        q, room, choices = self.question, self.answer.usable_bytes_per_gpu, self.choices
+        return tuple(levers(
+            q.footprint, self.gpu, self.tp, self.pp, q.context_tok, q.concurrency, room, q.overhead_bytes,
+            choices.kv(self.gpu) if choices else (), choices.weights(self.gpu) if choices else (), choices.both if choices else None,
+            layouts(q.llm, self.gpu_count, domain(self.gpu, self.gpu_count), q.engine.max_tp),
+            bigger_splits(q, self.gpu, self.gpu_count, room),
+        ))
+
+    @property
+    def levers(self) -> tuple[str, ...]:
+        """The levers as sentences."""
+        return tuple(map(str, self.lever_changes))
 
     @property
     def used_frac(self) -> float:
@@ -58,8 +97,10 @@ class Placement:
         return {
             "gpu": self.gpu.id, "gpu_count": self.gpu_count, "tp": self.tp, "pp": self.pp, "fits": self.fits,
             "bytes_per_gpu": whole(need.total_bytes), "usable_bytes_per_gpu": whole(self.answer.usable_bytes_per_gpu),
-            "used_frac": self.used_frac, "max_sequences": self.answer.max_sequences, "reason": self.reason,
-            "levers": list(self.levers), "is_smallest": self.is_smallest,
+            "used_frac": self.used_frac, "verdict": self.verdict, "max_sequences": self.answer.max_sequences,
+            "max_context_tok": self.max_context_tok, "reason": self.reason,
+            "levers": list(self.levers), "lever_changes": [lever_json(lever) for lever in self.lever_changes],
+            "is_smallest": self.is_smallest,
             "terms_per_gpu": {name: whole(value) for name, value in need.by_term.items()}, "dominant_term": need.dominant_term,
         }
 
@@ -69,55 +110,21 @@ def whole(value: float) -> float | int:
     return int(value) if float(value).is_integer() else round(value, 6)
 
 
-def kv_needs_fp4(kv: KvFormat) -> bool:
-    """Say whether a KV format needs an accelerator with 4-bit floating point (`nvfp4`, `mxfp4`)."""
-    return "fp4" in kv.id
-
-
-def kv_alternatives(catalog: Catalog, question: Question, gpu: Gpu) -> list[tuple[str, Footprint]]:
-    """Return the footprints of the nearest smaller KV format and of the smallest one that the engine runs on `gpu`."""
-    q = question
-    has_fp4 = "fp4" in gpu.dense_tflop_per_s
-    runs = [k for k in catalog.kv_formats.values() if q.engine.engine in k.runs_on and (has_fp4 or not kv_needs_fp4(k))]
-    smaller = sorted(
-        (k for k in runs if k.bytes_per_value < q.kv.bytes_per_value),
-        key=lambda k: (abs(k.bytes_per_value - q.kv.bytes_per_value / 2), k.id),
-    )
-    smallest = sorted(smaller, key=lambda k: (k.bytes_per_value, k.id))[:1]
-    chosen = {k.id: k for k in smaller[:1] + smallest}
-    return [(name, memory.footprint(q.llm, q.weights, k, q.engine, q.weights_bytes)) for name, k in chosen.items()]
-
-
-def weight_alternatives(catalog: Catalog, question: Question) -> list[tuple[str, Footprint]]:
-    """Return the footprints of up to two smaller weight formats that the engine runs, none below 4 bits; none under given bytes."""
-    q = question
-    if q.weights_bytes is not None:
-        return []
-    have = q.footprint.weights_bytes
-    found = []
-    for form in catalog.weight_formats.values():
-        bits = form.bits_per_weight.get("mlp", DEFAULT_BITS_PER_WEIGHT)
-        if q.engine.engine in form.runs_on and form.is_gguf == q.weights.is_gguf and bits >= 4:
-            fp = memory.footprint(q.llm, form, q.kv, q.engine)
-            if fp.weights_bytes < 0.95 * have:
-                found.append((form.id, fp))
-    if not found:
-        return []
-    half = min(found, key=lambda item: (abs(item[1].weights_bytes - have / 2), item[0]))
-    least = min(found, key=lambda item: (item[1].weights_bytes, item[0]))
-    return [half] if half[0] == least[0] else [half, least]
-
-
-def domain(gpu: Gpu, gpu_count: int) -> int:
-    """Return the GPUs that tensor parallelism may join: the fast link's, or over PCIe (which is then warned of)."""
-    fast = gpu.fast_link_max_gpu_count or 1
-    return fast if fast > 1 else min(gpu_count, MAX_PCIE_TP)
+def lever_json(lever: Lever) -> dict[str, Any]:
+    """Return a lever with its parts: `short_bytes` is what is still too much; formats bring their note and its source."""
+    notes = [option.quality_note for option in lever.formats if option.quality_note]
+    sources = [option.source for option in lever.formats if option.source]
+    return {
+        "kind": lever.kind, "change": lever.change, "bytes_per_gpu": whole(lever.bytes_per_gpu), "fits": lever.fits,
+        **({} if lever.fits else {"short_bytes": whole(lever.bytes_per_gpu - lever.usable_bytes)}),
+        **({"quality_note": " ".join(notes)} if notes else {}), **({"source": "; ".join(sources)} if sources else {}),
+        **({"needs_evaluation": True} if lever.needs_evaluation else {}),
+    }
 
 
 def place(
     question: Question, gpu: Gpu, gpu_count: int, tp: int | None = None, pp: int | None = None,
-    alternatives: Sequence[tuple[str, Footprint]] = (), tp_domain: int | None = None,
-    weight_options: Sequence[tuple[str, Footprint]] = (),
+    choices: Choices | None = None, tp_domain: int | None = None,
 ) -> Placement | None:
     """Return the best split of the load over `gpu_count` GPUs: the widest tp that fits, else the one that needs least.
 
@@ -143,18 +150,10 @@ def place(
     if not answers:
         return None
     width, stages, answer = answers[-1] if isinstance(answers[-1][2], Fits) else min(answers, key=lambda a: a[2].per_gpu_bytes)
-    tried: tuple[str, ...] = ()
-    if isinstance(answer, DoesNotFit):
-        room = answer.usable_bytes_per_gpu
-        changes = levers(fp, gpu, width, stages, q.context_tok, q.concurrency, room, q.overhead_bytes, alternatives)
-        tried = tuple(str(lever) for lever in changes)
-        for name, other in weight_options:
-            total = memory.terms(other, gpu, width, stages, q.context_tok, q.concurrency, q.overhead_bytes).total_bytes
-            tried += (str(Lever(f"weights in {name}", total, total <= room)),)
     reason = answer.reason if isinstance(answer, DoesNotFit) else _fits_reason(answer)
     if q.engine.vendors and gpu.vendor not in q.engine.vendors:
         reason += f"; {q.engine.name} does not run on {gpu.vendor} hardware: memory only"
-    return Placement(gpu, gpu_count, width, stages, answer, reason, tried)
+    return Placement(q, gpu, gpu_count, width, stages, answer, reason, choices)
 
 
 def _fits_reason(answer: Fits) -> str:
@@ -162,13 +161,15 @@ def _fits_reason(answer: Fits) -> str:
     return f"{need} of {room} usable per GPU; most is {answer.dominant_term.replace('_', ' ')}; {answer.max_sequences} sessions fit"
 
 
-def placements(catalog: Catalog, question: Question, gpu: Gpu, count: int | None, tp: int | None, pp: int | None) -> list[Placement]:
+def placements(
+    catalog: Catalog, question: Question, gpu: Gpu, count: int | None, tp: int | None, pp: int | None, choices: Choices | None = None
+) -> list[Placement]:
     """Return the placements on one accelerator: the count that is named, else 1, 2, 4, 8, the smallest that fits marked."""
-    others, lighter = kv_alternatives(catalog, question, gpu), weight_alternatives(catalog, question)
+    tries = choices or Choices(catalog, question)
     if count is None and (tp or pp):
         count = (tp or 1) * (pp or 1)
     counts = (count,) if count is not None else ((1,) if gpu.kind in ALONE else COUNTS)
-    found = [p for n in counts if (p := place(question, gpu, n, tp, pp, others, weight_options=lighter)) is not None]
+    found = [p for n in counts if (p := place(question, gpu, n, tp, pp, tries)) is not None]
     if not found:
         sizes = ", ".join(map(str, question.footprint.tp_sizes))
         cure = f"tensor-parallel sizes it allows: {sizes}; pipeline stages up to {question.llm.layer_count}"
@@ -176,26 +177,22 @@ def placements(catalog: Catalog, question: Question, gpu: Gpu, count: int | None
     first = next((i for i, p in enumerate(found) if p.fits), None)
     if first is not None:
         found[first] = replace(found[first], is_smallest=count is None)
-        found[:first] = [_with_count_lever(p, found[first]) for p in found[:first]]
     return found
-
-
-def _with_count_lever(small: Placement, bigger: Placement) -> Placement:
-    split = f"TP {bigger.tp}" + (f" x PP {bigger.pp}" if bigger.pp > 1 else "")
-    text = f"{bigger.gpu_count} GPUs ({split}) → {gb(bigger.answer.per_gpu_bytes)} each: fits"
-    return replace(small, levers=(*small.levers, text))
 
 
 def everywhere(catalog: Catalog, question: Question) -> list[Placement]:
     """Return every accelerator that the engine runs on, each up to the smallest count that fits."""
     found: list[Placement] = []
+    choices = Choices(catalog, question)
     for gpu in catalog.gpus.values():
         if question.engine.vendors and gpu.vendor not in question.engine.vendors:
             continue
-        for placement in placements(catalog, question, gpu, None, None, None):
-            found.append(placement)
-            if placement.fits:
-                break
+        for n in (1,) if gpu.kind in ALONE else COUNTS:
+            p = place(question, gpu, n, choices=choices)
+            if p is not None:
+                found.append(replace(p, is_smallest=True) if p.fits else p)
+                if p.fits:
+                    break
     return found
 
 
@@ -205,12 +202,24 @@ def undivided(question: Question, gpu: Gpu) -> MemoryTerms:
     return memory.terms(q.footprint, gpu, 1, 1, q.context_tok, q.concurrency, q.overhead_bytes)
 
 
+def term_name(term: str) -> str:
+    """Return a memory term as it is spoken."""
+    return {"kv_cache": "KV cache"}.get(term, term.replace("_", " "))
+
+
 def sum_line(question: Question, need: MemoryTerms) -> str:
-    """Return the sum as one would write it down: weights + KV (sessions × tokens × bytes) + activations + overhead."""
+    """Return the sum as one writes it down, in GB and in GiB, rounded so that both add up; the cache as sessions × tokens × bytes."""
     q = question
-    per_tok = q.footprint.kv_bytes_per_sequence(q.context_tok) / q.context_tok
-    other = gb(need.overhead_bytes) if q.overhead_bytes is not None else f"{gb(need.activation_bytes)} + {gb(need.overhead_bytes)}"
+    by_term = {name: value for name, value in need.by_term.items() if value}
+    per_sequence = q.footprint.kv_bytes_per_sequence(q.context_tok)
+    per_tok = per_sequence / q.context_tok
+    each = f"{q.context_tok:,} tok x {shown_count(per_tok)} B" if per_tok.is_integer() else f"{shown_count(per_sequence)} B"
+    gb_parts, gib_parts = (sums_up([value / unit for value in by_term.values()]) for unit in (BYTES_PER_GB, BYTES_PER_GIB))
+    words = [
+        f"{part:,.1f} {term_name(name)}" + (f" ({q.concurrency:,} x {each})" if name == "kv_cache" else "")
+        for name, part in zip(by_term, gb_parts, strict=True)
+    ]
     return (
-        f"{gb(need.weights_bytes)} weights + {gb(need.kv_bytes)} KV ({q.concurrency:,} x {q.context_tok:,} tok x {per_tok:,.0f} B) "
-        f"+ {other} activations and overhead = {gb(need.total_bytes)} ({gib(need.total_bytes)})"
+        f"{' + '.join(words)} = {sum(gb_parts):,.1f} GB; "
+        f"{' + '.join(f'{part:,.1f}' for part in gib_parts)} = {sum(gib_parts):,.1f} GiB"
     )

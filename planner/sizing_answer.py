@@ -7,15 +7,37 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.formatting import count as shown_count
-from planner.formatting import decimals, gb, gib
-from planner.physics.device import usable_bytes
+from planner.formatting import decimals, gb, plural, sums_up
+from planner.physics.device import device_bytes, usable_bytes
+from planner.physics.levers import FEW_BITS, FormatOption, Lever
 from planner.physics.memory import MemoryTerms
-from planner.sizing import Placement, everywhere, placements, sum_line, undivided, whole
+from planner.sizing import Placement, everywhere, placements, sum_line, term_name, undivided, whole
 from planner.sizing_notes import SizeWarning, smallest_rung, warnings
 from planner.sizing_question import Question
 from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
-SHOWN_LEVERS = 9
+MOST_GPUS = 8
+
+
+@dataclass(frozen=True)
+class TermRow:
+    """One line of the sum: its name, GB and GiB rounded so that the column adds up, and where its bar starts and ends (bytes)."""
+
+    name: str
+    gb: str
+    gib: str
+    start_bytes: float
+    end_bytes: float
+    is_largest: bool = False
+
+
+@dataclass(frozen=True)
+class PlaceGroup:
+    """Placements that are alike in the number of GPUs: a title and rows; the last cell of a row names accelerators."""
+
+    title: str
+    rows: tuple[tuple[tuple[str, ...], float | None], ...]
+    """Cells, and how full a GPU would be (nothing where the row has no bar)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,7 @@ class SizeAnswer:
         """The answer in one line."""
         q = self.question
         what = f"{q.llm.name}, {q.weights.id} weights, {q.kv.id} KV cache, {q.concurrency:,} x {q.context_tok:,} tokens on {q.engine.name}"
-        return f"{what}: {gb(self.terms.total_bytes)}; the largest term is {self.terms.dominant_term.replace('_', ' ')}"
+        return f"{what}: {gb(self.terms.total_bytes)}; the largest term is {term_name(self.terms.dominant_term)}"
 
     @property
     def sum_line(self) -> str:
@@ -71,41 +93,55 @@ class SizeAnswer:
         return sum_line(self.question, self.terms)
 
     @property
-    def term_rows(self) -> list[tuple[str, ...]]:
-        """Rows of the table of terms: name, GB, GiB, mark."""
-        rows: list[tuple[str, ...]] = []
-        for name, value in self.terms.by_term.items():
-            mark = "<- largest" if name == self.terms.dominant_term else ""
-            rows.append((name.replace("_", " "), decimals(value / BYTES_PER_GB), decimals(value / BYTES_PER_GIB), mark))
-        total = self.terms.total_bytes
-        rows.append(("need", decimals(total / BYTES_PER_GB), decimals(total / BYTES_PER_GIB), ""))
+    def term_rows(self) -> list[TermRow]:
+        """The terms of the undivided load, one after the other, and their sum."""
+        by_term = self.terms.by_term
+        in_gb, in_gib = (sums_up([value / unit for value in by_term.values()]) for unit in (BYTES_PER_GB, BYTES_PER_GIB))
+        rows, start = [], 0.0
+        for (name, value), large, small in zip(by_term.items(), in_gb, in_gib, strict=True):
+            rows.append(TermRow(term_name(name), decimals(large), decimals(small), start, start + value, name == self.terms.dominant_term))
+            start += value
+        return [*rows, TermRow("need", decimals(sum(in_gb)), decimals(sum(in_gib)), 0.0, start)]
+
+    @property
+    def card(self) -> tuple[str, float, float] | None:
+        """The named accelerator: its id, the bytes it shows, and those that may be used."""
+        if not self.gpu_is_named:
+            return None
+        gpu = self.placements[0].gpu
+        return gpu.id, device_bytes(gpu), usable_bytes(gpu, self.question.fraction, self.question.margin_frac)
+
+    @property
+    def place_groups(self) -> list[PlaceGroup]:
+        """Placements by the fewest GPUs that hold the load, the least memory first; then those that do not fit with what would help."""
         if self.gpu_is_named:
-            gpu = self.placements[0].gpu
-            room = usable_bytes(gpu, self.question.fraction, self.question.margin_frac)
-            rows.append((f"usable, one {gpu.id}", decimals(room / BYTES_PER_GB), decimals(room / BYTES_PER_GIB), ""))
-        return rows
+            return [PlaceGroup("", tuple((_cells(p, _mark(p)), p.used_frac) for p in self.placements))]
+        last = list({p.gpu.id: p for p in self.placements}.values())
+        groups = []
+        for n in sorted({p.gpu_count for p in last if p.fits}):
+            of_count = [p for p in last if p.fits and p.gpu_count == n]
+            title = f"{'one holds it' if n == 1 else f'{n} together hold it'}: {plural(len(of_count), 'accelerator')}"
+            groups.append(PlaceGroup(title, _alike(of_count, "")))
+        short = [p for p in last if not p.fits]
+        if short:
+            many = plural(len(short), "accelerator")
+            title = f"does not fit on up to {MOST_GPUS}, nor on one that serves alone: {many}, each with its nearest lever"
+            groups.append(PlaceGroup(title, _alike(short, "nothing tried here is enough")))
+        return groups
 
     @property
-    def placement_rows(self) -> list[tuple[str, ...]]:
-        """Rows of the table of placements: all of a named accelerator, else the last tried of each."""
-        last = {p.gpu.id: p for p in self.placements}
-        rows: list[tuple[str, ...]] = []
-        for p in self.placements if self.gpu_is_named else last.values():
-            verdict = "fits" if p.fits else "does not fit"
-            rows.append((
-                p.gpu.id, str(p.gpu_count), f"{p.tp} x {p.pp}", f"{gb(p.answer.per_gpu_bytes)} / {gib(p.answer.per_gpu_bytes)}",
-                f"{gb(p.answer.usable_bytes_per_gpu)} / {gib(p.answer.usable_bytes_per_gpu)}", shown_count(p.answer.max_sequences),
-                verdict + (" (smallest)" if p.is_smallest and self.gpu_is_named else ""),
-            ))
-        return rows
-
-    @property
-    def lever_lines(self) -> list[str]:
-        """What would make a named accelerator hold the load, from its first placement that does not."""
+    def lever_lines(self) -> list[tuple[str, str | None]]:
+        """What would make a named accelerator hold the load, from its first placement that does not: sentence and note."""
         short = next((p for p in self.placements if not p.fits), None) if self.gpu_is_named else None
         if short is None:
             return []
-        return [f"{short.gpu_count} x {short.gpu.id} {short.reason}", *(f"  {lever}" for lever in short.levers[:SHOWN_LEVERS])]
+        lines: list[tuple[str, str | None]] = [(f"{short.gpu_count} x {short.gpu.id} {short.reason}", None)]
+        told: set[str] = set()
+        for lever in short.lever_changes:
+            new = [option for option in lever.formats if lever.fits and option.id not in told]
+            told.update(option.id for option in new)
+            lines.append((f"  {lever}", _note(new) or None))
+        return lines
 
     @property
     def rung_lines(self) -> list[str]:
@@ -114,6 +150,45 @@ class SizeAnswer:
         lines = [f"smallest rung: {name}. {self.rung['reason']}"]
         lines += [f"  runs: {text}" for text in self.rung["runs_well"]]
         return lines + [f"  cannot: {text}" for text in self.rung["cannot"]]
+
+
+def _mark(p: Placement) -> str:
+    return p.verdict + (" (smallest)" if p.is_smallest else "")
+
+
+def _cells(p: Placement, last: str) -> tuple[str, ...]:
+    need, room = p.answer.per_gpu_bytes, p.answer.usable_bytes_per_gpu
+    longest = shown_count(p.max_context_tok) if p.max_context_tok else "none"
+    return (str(p.gpu_count), f"{p.tp} x {p.pp}", gb(need), gb(room), shown_count(p.answer.max_sequences), longest, last)
+
+
+def _alike(places: list[Placement], no_lever: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
+    """Return one row for all placements whose figures are the same, the least memory first; the accelerators named in the last cell."""
+    rows: dict[tuple[str, ...], list[Placement]] = {}
+    for p in sorted(places, key=lambda p: (p.gpu_count, p.answer.usable_bytes_per_gpu, p.gpu.id)):
+        best = next((lever for lever in p.lever_changes if lever.fits), None)
+        mark = "" if p.verdict == "fits" else "barely" if p.fits else no_lever if best is None else _short(best)
+        rows.setdefault(_cells(p, mark), []).append(p)
+    return tuple(
+        ((*cells[:-1], f"{cells[-1]}: {names}" if cells[-1] else names), same[0].used_frac)
+        for cells, same in rows.items() if (names := ", ".join(p.gpu.id for p in same))
+    )
+
+
+def _short(lever: Lever) -> str:
+    return lever.change + (" (evaluate first)" if lever.needs_evaluation else "")
+
+
+def _note(options: list[FormatOption]) -> str:
+    """Return what is published of the loss of some formats, each with its source; the warning below 4 bits."""
+    parts = []
+    for option in options:
+        text = option.quality_note or "no published loss is on file: evaluate it on your own task"
+        has_source = option.quality_note and option.source and option.source not in text
+        parts.append(f"{option.id}: {text}" + (f" [{option.source}]" if has_source else ""))
+    if any(option.bits < FEW_BITS for option in options):
+        parts.append("Below 4 bits only your own evaluation on your own task can say that it will do.")
+    return " ".join(parts)
 
 
 def answer(

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.catalog import Catalog
-from planner.formatting import count, gb, number, plural
-from planner.physics import device, memory
+from planner.formatting import count, gb, number, percent, plural
+from planner.physics import device
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.hardware import Gpu, Node
-from planner.sizing import Placement, kv_needs_fp4, place
+from planner.sizing import Placement, place
+from planner.sizing_levers import kv_needs_fp4
 from planner.sizing_question import Question
 from planner.units import BYTES_PER_GB
 
@@ -62,6 +63,16 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
             "high_fill",
             f"{p.gpu.name} would hold {gb(p.answer.per_gpu_bytes)} of {gb(_gpu_bytes(p.gpu))}: "
             "the first long prompt ends it; keep a margin",
+        ))
+    barely = [p for p in shown if named and p.verdict == "barely"]
+    if barely:
+        p = min(barely, key=lambda item: item.gpu_count)
+        spare = p.answer.usable_bytes_per_gpu - p.answer.per_gpu_bytes
+        found.append(SizeWarning(
+            "barely_fits",
+            f"{p.gpu_count} x {p.gpu.name} would be {percent(p.used_frac)} full: {gb(spare)} of {gb(p.answer.usable_bytes_per_gpu)} usable "
+            f"are left, which is within the error of these figures, and {plural(p.answer.max_sequences, 'session')} of "
+            f"{count(q.context_tok)} tokens are the most: take more GPUs or fewer bits before you deploy it",
         ))
     label = [p.gpu for p in shown if device.label_is_used(p.gpu)]
     if named and label:
@@ -139,18 +150,6 @@ def _of_load(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:
     return found
 
 
-def longest_context_tok(question: Question, placement: Placement) -> int:
-    """Return the longest context, in whole pages, that the placement holds for all sessions asked for."""
-    q, p = question, placement
-    page = q.engine.kv_block_tok
-    low, high = 0, q.llm.max_context_tok // page
-    while low < high:
-        middle = (low + high + 1) // 2
-        need = memory.terms(q.footprint, p.gpu, p.tp, p.pp, middle * page, q.concurrency, q.overhead_bytes).total_bytes
-        low, high = (middle, high) if need <= p.answer.usable_bytes_per_gpu else (low, middle - 1)
-    return low * page
-
-
 def ceiling_tok_per_s(question: Question, placement: Placement) -> float:
     """Return the most one stream can reach: bandwidth ÷ bytes of the weights read for a token, as if nothing else cost time."""
     q, p = question, placement
@@ -202,7 +201,7 @@ def _rung(q: Question, rung: str, node: Node, p: Placement, node_count: int) -> 
         f"{plural(q.concurrency, 'session')} of {count(q.context_tok)} tokens held at once",
         f"one stream at no more than {number(ceiling_tok_per_s(q, p), 2)} tok/s (bandwidth over the weights read)",
     ]
-    longest = longest_context_tok(q, p)
+    longest = p.max_context_tok
     at_most = f"hold more than {plural(p.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens"
     longer = f", or {plural(q.concurrency, 'session')} longer than {count(longest)} tokens" if longest < q.llm.max_context_tok else ""
     cannot = [at_most + longer]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
-from planner.sizing import everywhere, place, placements
+from planner.sizing import Placement, everywhere, lever_json, place, placements, sum_line, undivided
 from planner.sizing_answer import answer
-from planner.sizing_notes import longest_context_tok, smallest_rung
+from planner.sizing_levers import Choices
+from planner.sizing_notes import smallest_rung
 from planner.sizing_question import Question, ask
 
 
@@ -47,34 +49,129 @@ def test_8_bit_kv_and_half_the_load(context_tok: int, concurrency: int, fits: bo
     assert placements(catalog(), q, catalog().gpu("h100_sxm_80gb"), 1, None, None)[0].fits is fits
 
 
-def test_levers_name_kv_sessions_context_weights_and_count() -> None:
-    levers = " | ".join(placements(catalog(), question(weights="bf16"), catalog().gpu("h100_sxm_80gb"), None, None, None)[0].levers)
-    for word in ("KV in fp8", "weights in fp8", "4 GPUs (TP 4)", "each: fits", "still does not fit"):
-        assert word in levers
-    short = placements(catalog(), question(weights="awq_int4"), catalog().gpu("h100_sxm_80gb"), 1, None, None)[0]
-    assert any(" sessions" in lever and lever.endswith(": fits") for lever in short.levers)
-    assert any(" tokens" in lever and lever.endswith(": fits") for lever in short.levers)
+def short_of(q: Question, gpu: str = "h100_sxm_80gb", count: int = 1) -> Placement:
+    found = placements(catalog(), q, catalog().gpu(gpu), count, None, None)[0]
+    assert not found.fits
+    return found
 
 
-def test_every_lever_that_says_it_fits_does() -> None:
-    """The sessions and the context that a lever promises fit when asked for."""
-    q = question(weights="awq_int4")
-    short = placements(catalog(), q, catalog().gpu("h100_sxm_80gb"), 1, None, None)[0]
-    plain = [lever for lever in short.levers if lever.endswith(": fits") and lever[0].isdigit() and "GPUs" not in lever]
-    assert plain
-    for lever in plain:
-        number = int(lever.split()[0].replace(",", ""))
-        changed = {"concurrency": number} if "session" in lever else {"context_tok": number}
-        again = question(weights="awq_int4", **changed)
-        assert placements(catalog(), again, catalog().gpu("h100_sxm_80gb"), 1, None, None)[0].fits
+def test_levers_name_every_kind_once() -> None:
+    """Llama-3.3-70B in BF16 on one H100: 141 + 86 GB; no single format is enough, and 1 session does not help."""
+    changes = short_of(question(weights="bf16")).lever_changes
+    kinds = [lever.kind for lever in changes]
+    assert {"kv_cache", "weights", "sessions", "context", "gpus"} <= set(kinds) and len(kinds) == len(set(kinds))
+    assert [lever.fits for lever in changes] == sorted((lever.fits for lever in changes), reverse=True)
+    text = " | ".join(map(str, changes))
+    for words in ("KV in fp8 → ", "weights in awq_int4", "4 GPUs (TP 4)", " each: fits", "still does not fit, "):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("weights", "kv", "gpu"), [("awq_int4", "fp16", "h100_sxm_80gb"), ("q4_k_m", "fp16", "l40s_48gb"), ("q6_k", "fp16", "h100_sxm_80gb"),
+                               ("fp8", "fp8", "rtx_5090_32gb"), ("bf16", "fp16", "b200_sxm_180gb")],
+)
+def test_every_lever_that_says_it_fits_does_and_one_step_less_does_not(weights: str, kv: str, gpu: str) -> None:
+    """Each lever is asked again as a question of its own; one session or one page more does not fit."""
+    short = short_of(question(weights=weights, kv=kv), gpu)
+    assert any(lever.fits for lever in short.lever_changes)
+    for lever in short.lever_changes:
+        now: dict[str, Any] = {"weights": weights, "kv": kv, "count": 1, "context_tok": 8192, "concurrency": 32}
+        for words in lever.change.split(" and "):
+            number = int(words.split()[0].replace(",", "")) if words[0].isdigit() else 0
+            if words.startswith("KV in "):
+                now["kv"] = words.removeprefix("KV in ")
+            elif words.startswith("weights in "):
+                now["weights"] = words.removeprefix("weights in ")
+            else:
+                now["context_tok" if "tokens" in words else "concurrency" if "session" in words else "count"] = number
+        assert fits(gpu, **now) is lever.fits, lever.change
+        if lever.fits and lever.kinds[-1] == "sessions":
+            assert not fits(gpu, **{**now, "concurrency": now["concurrency"] + 1})
+        if lever.fits and lever.kinds[-1] == "context":
+            assert not fits(gpu, **{**now, "context_tok": now["context_tok"] + short.question.engine.kv_block_tok})
+
+
+def fits(gpu: str, weights: str, kv: str, count: int, context_tok: int, concurrency: int) -> bool:
+    q = question(weights=weights, kv=kv, context_tok=context_tok, concurrency=concurrency)
+    found = place(q, catalog().gpu(gpu), count)
+    return found is not None and found.fits
+
+
+def test_levers_stay_among_the_files_and_the_cards_at_hand() -> None:
+    """A GGUF question stays among GGUF formats; FP8 and NVFP4 weights are offered where the card multiplies in them."""
+    gguf = [o.id for o in Choices(catalog(), question(weights="q6_k")).weights(catalog().gpu("h100_sxm_80gb"))]
+    assert "q4_k_m" in gguf and all(catalog().weight_formats[name].is_gguf for name in gguf if name != "mxfp4")
+    offered = {
+        gpu: {o.id for o in Choices(catalog(), question(weights="bf16")).weights(catalog().gpu(gpu))}
+        for gpu in ("a100_sxm_80gb", "h100_sxm_80gb", "b200_sxm_180gb")
+    }
+    assert "fp8" not in offered["a100_sxm_80gb"] and "fp8" in offered["h100_sxm_80gb"]
+    assert "nvfp4" not in offered["h100_sxm_80gb"] and "nvfp4" in offered["b200_sxm_180gb"]
+    assert all("awq_int4" in names for names in offered.values())
+
+
+def test_a_format_that_loses_more_by_the_same_test_for_no_fewer_bits_is_not_offered() -> None:
+    """Q4_1 keeps 5 bits and loses 2.4 % of perplexity, Q4_K_M 4.84 and 1.2 %; Q5_0 5.5 and 1.3 %, Q5_K_S 5.5 and 0.5 %."""
+    names = [o.id for o in Choices(catalog(), question(weights="q8_0")).weights(catalog().gpu("h100_sxm_80gb"))]
+    assert "q4_1" not in names and "q5_0" not in names
+    assert names.index("q6_k") < names.index("q5_k_m") < names.index("q4_k_m") < names.index("q3_k_m") < names.index("q2_k")
+
+
+def test_given_bytes_of_the_weights_are_scaled_to_another_format() -> None:
+    """40 GB of Q4_K_M by a rule: Q3_K_M is in proportion, not the count by component."""
+    rule = Choices(catalog(), question(weights_bytes=40e9))
+    counted = Choices(catalog(), question())
+    form, kv = catalog().weight_formats["q3_k_m"], question().kv
+    share = counted.footprint(form, kv).weights_bytes / question().footprint.weights_bytes
+    assert rule.footprint(form, kv).weights_bytes == pytest.approx(40e9 * share)
+
+
+def test_fewer_than_4_bits_need_an_evaluation() -> None:
+    """42 GB of Q4_K_M on 40 GB cards: Q3 fits, with its published loss, its source, and a warning that only the user clears."""
+    q = question(context_tok=1024, concurrency=1)
+    lever = next(lever for lever in short_of(q, "a100_sxm_40gb").lever_changes if lever.kind == "weights")
+    assert lever.fits and lever.needs_evaluation
+    data = lever_json(lever)
+    assert data["needs_evaluation"] is True and "perplexity" in data["quality_note"] and data["source"].startswith("github:")
+    lines = answer(catalog(), q, "a100_sxm_40gb", 1).lever_lines
+    assert any(note and "only your own evaluation" in note for _, note in lines)
+
+
+def test_another_split_is_a_lever_where_one_was_named() -> None:
+    """DeepSeek-V3 on 16 GPUs: a latent is whole on every rank of TP 16 and shared out by stages."""
+    q = question("deepseek_v3", "fp8", "fp16", context_tok=32_768, concurrency=600)
+    named = placements(catalog(), q, catalog().gpu("gb200_186gb"), 16, 16, 1)[0]
+    lever = next(lever for lever in named.lever_changes if lever.kind == "split")
+    assert not named.fits and lever.fits
+    free = place(q, catalog().gpu("gb200_186gb"), 16)
+    assert free is not None and free.fits
 
 
 def test_a_4_bit_float_cache_is_offered_where_the_card_has_it() -> None:
     """nvfp4 keys and values were logged on Blackwell; Hopper has no FP4."""
-    for gpu, offered in (("h100_sxm_80gb", False), ("rtx_5090_32gb", True)):
-        levers = placements(catalog(), question(weights="awq_int4"), catalog().gpu(gpu), 1, None, None)[0].levers
-        assert any("nvfp4" in lever for lever in levers if lever.startswith("KV in")) is offered
+    tries = Choices(catalog(), question(weights="awq_int4"))
+    assert "nvfp4" not in [o.id for o in tries.kv(catalog().gpu("h100_sxm_80gb"))]
+    assert [o.id for o in tries.kv(catalog().gpu("rtx_5090_32gb"))] == ["fp8", "int8_per_token_head", "nvfp4"]
     assert "kv_format_needs_fp4" in warned(question(weights="awq_int4", kv="nvfp4"), "h100_sxm_80gb", 1)
+
+
+def test_barely_is_not_worth_deploying() -> None:
+    """Llama-2-70B in 16 bit on 2 A100 80GB: 129 GiB of weights; its maintainers say barely, take four or 4 bits (TGI issue 734)."""
+    q = question("llama_2_70b", "fp16", context_tok=2048, concurrency=1)
+    two = placements(catalog(), q, catalog().gpu("a100_sxm_80gb"), 2, None, None)[0]
+    four = placements(catalog(), q, catalog().gpu("a100_sxm_80gb"), 4, None, None)[0]
+    assert (two.verdict, four.verdict) == ("barely", "fits") and two.used_frac > 0.95
+    assert "barely_fits" in warned(q, "a100_sxm_80gb", 2) and "barely_fits" not in warned(q, "a100_sxm_80gb", 4)
+
+
+def test_the_sum_adds_up_on_paper() -> None:
+    """The printed parts, rounded to a tenth, add up to the printed whole in GB and in GiB."""
+    for q in (question(), question("deepseek_v3", "fp8", context_tok=4001), question("gemma_3_27b", "bf16", context_tok=100_000)):
+        line = sum_line(q, undivided(q, catalog().gpu("h100_sxm_80gb")))
+        for half in line.split("; "):
+            left, right = re.sub(r"\(.*?\)", "", half).replace(",", "").split(" = ")
+            parts = [float(part.split()[0]) for part in left.split(" + ")]
+            assert sum(parts) == pytest.approx(float(right.split()[0]))
 
 
 def test_28_heads_over_eight_gpus() -> None:
@@ -163,7 +260,7 @@ def test_the_longest_context_is_the_edge() -> None:
     q = question(concurrency=32)
     p = place(q, catalog().gpu("b200_sxm_180gb"), 1)
     assert p is not None
-    longest = longest_context_tok(q, p)
+    longest = p.max_context_tok
     for tok, fits in ((longest, True), (longest + q.engine.kv_block_tok, False)):
         again = place(question(concurrency=32, context_tok=tok), catalog().gpu("b200_sxm_180gb"), 1)
         assert again is not None and again.fits is fits

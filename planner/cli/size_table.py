@@ -1,36 +1,128 @@
-"""The tables that `planner size` prints."""
+"""What `planner size` prints: the sum with bars against the card, placements, levers, the rung, warnings."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
 
-from planner.sizing_answer import SizeAnswer
+import click
+
+from planner.errors import one_line
+from planner.formatting import gb, percent
+from planner.sizing_answer import PlaceGroup, SizeAnswer
+
+WIDTH = 120
+"""Columns where standard output is no terminal."""
+LEAST_WIDTH = 60
+BLOCKS = " ▏▎▍▌▋▊▉█"
+FILL_WIDTH = 8
+HEADS = ("GPUs", "TP x PP", "need/GPU", "usable/GPU", "max sessions", "max context")
+DRAWN = "█▏│→×–−≤≥·…"
+
+
+class Page:
+    """Standard output: how wide it is, what it can draw, and one clean line at a time.
+
+    Names come from files of others: control and direction characters in them are written out, never sent to a terminal.
+    """
+
+    def __init__(self) -> None:
+        self.encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        self.is_terminal = sys.stdout.isatty()
+        self.width = max(LEAST_WIDTH, shutil.get_terminal_size().columns) if self.is_terminal else WIDTH
+        try:
+            DRAWN.encode(self.encoding)
+            BLOCKS.encode(self.encoding)
+            self.draws = True
+        except (UnicodeEncodeError, LookupError):
+            self.draws = False
+
+    def line(self, text: str, bold: bool = False) -> None:
+        """Print one line."""
+        text = one_line(text.rstrip(), 20_000)
+        if not self.draws:
+            for char, plain in (("→", "->"), ("×", "x"), ("–", "-"), ("−", "-"), ("≤", "<="), ("≥", ">="), ("…", "...")):
+                text = text.replace(char, plain)
+            text = text.encode("ascii", "backslashreplace").decode("ascii")
+        click.echo(click.style(text, bold=True) if bold and self.is_terminal else text)
+
+    def bar(self, start: float, end: float, full: float, width: int, edge: float | None = None) -> str:
+        """Return a bar from `start` to `end` on a scale of `width` columns for `full`, the card's edge drawn at `edge`."""
+        cells = [" "] * width
+        first, last = start / full * width, end / full * width
+        for i in range(width):
+            covered = min(last, i + 1) - max(first, i)
+            if covered > 0 and self.draws:
+                cells[i] = BLOCKS[max(1, round(covered * 8))] if i + 1 > last else "█"
+            elif covered >= 0.5:
+                cells[i] = "#"
+        if edge is not None and edge < full:
+            cells[min(width - 1, int(edge / full * width))] = "│" if self.draws else "|"
+        return "".join(cells)
 
 
 def show(found: SizeAnswer) -> None:
-    """Print the answer: terms, placements, levers, the rung, warnings."""
-    console = Console(highlight=False, width=None if Console().is_terminal else 120)
-    console.print(found.headline, style="bold", markup=False, soft_wrap=True)
-    console.print(found.sum_line, markup=False, soft_wrap=True)
-    table = Table(title=None, box=None, pad_edge=False)
-    for name, side in (("term", "left"), ("GB", "right"), ("GiB", "right"), ("", "left")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for row in found.term_rows:
-        table.add_row(*row)
-    console.print(table)
-    where = Table(box=None, pad_edge=False)
-    for name, side in (
-        ("accelerator", "left"), ("GPUs", "right"), ("TP x PP", "right"), ("need/GPU", "right"), ("usable/GPU", "right"),
-        ("sessions", "right"), ("", "left"),
-    ):
-        where.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
-    for row in found.placement_rows:
-        where.add_row(*row)
-    console.print(where)
-    for line in found.lever_lines:
-        console.print(line, markup=False, soft_wrap=True)
-    for line in found.rung_lines:
-        console.print(line, markup=False, soft_wrap=True)
+    """Print the answer: the sum, the terms as bars, placements, levers, the rung, warnings."""
+    page = Page()
+    page.line(found.headline, bold=True)
+    page.line(found.sum_line)
+    page.line("")
+    _terms(page, found)
+    for group in found.place_groups:
+        page.line("")
+        _places(page, group)
+    if found.lever_lines:
+        page.line("")
+    for text, note in found.lever_lines:
+        page.line(text)
+        for part in textwrap.wrap(one_line(note or "", 20_000), page.width - 6, break_long_words=False, break_on_hyphens=False):
+            page.line(f"      {part}")
+    page.line("")
+    for text in found.rung_lines:
+        page.line(text)
     for warning in found.warnings:
-        console.print(f"warning ({warning.name}): {warning.text}", markup=False, soft_wrap=True)
+        page.line(f"warning ({warning.name}): {warning.text}")
+
+
+def _terms(page: Page, found: SizeAnswer) -> None:
+    rows, card = found.term_rows, found.card
+    usable = card[2] if card else None
+    names = [row.name for row in rows] + ([f"usable, one {card[0]}"] if card else [])
+    wide = min(max(map(len, names)), page.width // 3)
+    left = wide + 20
+    room = max(10, min(60, page.width - left - 12))
+    full = max(rows[-1].end_bytes, usable or 0.0)
+    page.line(f"{'':{wide}} {'GB':>8} {'GiB':>8}")
+    for row in rows:
+        mark = " <- largest" if row.is_largest else ""
+        drawn = page.bar(row.start_bytes, row.end_bytes, full, room, usable)
+        page.line(f"{row.name:{wide}} {row.gb:>8} {row.gib:>8}  {drawn}{mark}")
+    if card and usable is not None:
+        drawn = page.bar(0.0, usable, full, room)
+        shown = f"{usable / 1e9:,.1f}", f"{usable / 2**30:,.1f}"
+        page.line(f"{names[-1][:wide]:{wide}} {shown[0]:>8} {shown[1]:>8}  {drawn} of {gb(card[1])} shown by the device")
+
+
+def _places(page: Page, group: PlaceGroup) -> None:
+    if group.title:
+        page.line(group.title)
+    rows = [cells for cells, _ in group.rows]
+    widths = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(HEADS)]
+    indent = "  " if group.title else ""
+    fill = FILL_WIDTH + 7
+    page.line(indent + _joined(HEADS, widths) + "  full")
+    for cells, used_frac in group.rows:
+        drawn = ""
+        if used_frac is not None:
+            drawn = f"{page.bar(0.0, min(used_frac, 1.0), 1.0, FILL_WIDTH)} {percent(used_frac, 0):>6}"
+        head = f"{indent}{_joined(cells[:-1], widths)}  {drawn:{fill}}  "
+        parts = textwrap.wrap(cells[-1], max(20, page.width - len(head)), break_long_words=False, break_on_hyphens=False) or [""]
+        page.line(head + parts[0])
+        for part in parts[1:]:
+            page.line(" " * len(head) + part)
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))

@@ -1,75 +1,266 @@
-"""Changes that would make a load fit, each tried through the same memory functions."""
+"""The smallest change of each kind that makes a load fit, each tried through the same memory functions.
+
+A *kind* is a part of the question that may be changed: the split over the GPUs, the format of the KV cache, the format of
+the weights, the sessions, the context, the number of GPUs. Where no change of a format is enough alone, it is paired.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from planner.formatting import gb
 from planner.physics.memory import Footprint, terms
 from planner.schema.hardware import Gpu
 
+Kind = Literal["split", "kv_cache", "weights", "sessions", "context", "gpus"]
+FEW_BITS = 4.0
+"""Below it a format is offered with a warning: published losses grow steeply from here (hardware/formats.yaml)."""
+EIGHT_BITS = 8.0
+LEAST_CONTEXT_TOK = 256
+"""Shorter contexts are not offered: a prompt and its answer hardly fit."""
+
+
+@dataclass(frozen=True)
+class FormatOption:
+    """A smaller format of the weights or of the cache, with the footprint of the load in it, all else unchanged."""
+
+    id: str
+    bits: float
+    """Bits a value; of the weights, those of the layers without embedding and head."""
+    footprint: Footprint
+    quality_note: str | None = None
+    source: str | None = None
+
 
 @dataclass(frozen=True)
 class Lever:
-    """One change, computed: what the fullest GPU would then need and whether it fits."""
+    """One change, computed: what the fullest GPU would then need, and whether it fits."""
 
+    kinds: tuple[Kind, ...]
     change: str
     bytes_per_gpu: float
-    fits: bool
+    usable_bytes: float
+    formats: tuple[FormatOption, ...] = ()
+    kept_frac: float = 1.0
+    """Share of the sessions or of the context that is kept."""
+
+    @property
+    def kind(self) -> str:
+        """The kind, or both of a pair: `sessions`, `kv_cache+sessions`."""
+        return "+".join(self.kinds)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the change is enough."""
+        return self.bytes_per_gpu <= self.usable_bytes
+
+    @property
+    def needs_evaluation(self) -> bool:
+        """Whether a format of it keeps fewer than 4 bits: only the user's own evaluation can say that it will do."""
+        return any(option.bits < FEW_BITS for option in self.formats)
+
+    @property
+    def harm(self) -> int:
+        """Rank of what the change costs its user, 0 the least; among equals the order of `levers` stands.
+
+        Another split costs nothing; 8 bits next to nothing; then half the load, 4 bits, less than half, more GPUs, what
+        must be evaluated first, and two changes at once.
+        """
+        if len(self.kinds) > 1:
+            return 7
+        if self.needs_evaluation:
+            return 6
+        kind = self.kinds[0]
+        if kind in ("kv_cache", "weights"):
+            return 1 if all(option.bits >= EIGHT_BITS for option in self.formats) else 3
+        if kind in ("sessions", "context"):
+            return 2 if self.kept_frac >= 0.5 else 4
+        return 0 if kind == "split" else 5
 
     def __str__(self) -> str:
-        return f"{self.change} → {gb(self.bytes_per_gpu)}{': fits' if self.fits else ': still does not fit'}"
+        each = " each" if self.kinds[0] in ("gpus", "split") else ""
+        if self.fits:
+            return f"{self.change} → {gb(self.bytes_per_gpu)}{each}: fits"
+        return f"{self.change} → {gb(self.bytes_per_gpu)}{each}: still does not fit, {gb(self.bytes_per_gpu - self.usable_bytes)} too much"
 
 
 @dataclass(frozen=True)
-class _Ask:
+class Case:
+    """A load on a split of one accelerator, and the bytes that one GPU may fill."""
+
     gpu: Gpu
     tp: int
     pp: int
     context_tok: int
     concurrency: int
-    usable: float
-    overhead_bytes: float | None
+    usable_bytes: float
+    overhead_bytes: float | None = None
 
-    def total(self, fp: Footprint) -> float:
-        return terms(fp, self.gpu, self.tp, self.pp, self.context_tok, self.concurrency, self.overhead_bytes).total_bytes
+    def need(
+        self, fp: Footprint, context_tok: int | None = None, concurrency: int | None = None, split: tuple[int, int] | None = None
+    ) -> float:
+        """Return the bytes of the fullest GPU, what is given changed."""
+        tp, pp = split or (self.tp, self.pp)
+        return terms(
+            fp, self.gpu, tp, pp, self.context_tok if context_tok is None else context_tok,
+            self.concurrency if concurrency is None else concurrency, self.overhead_bytes,
+        ).total_bytes
 
-    def lever(self, fp: Footprint, change: str) -> Lever:
-        total = self.total(fp)
-        return Lever(change, total, total <= self.usable)
+    def fits(self, fp: Footprint, split: tuple[int, int] | None = None) -> bool:
+        """Say whether the load fits in `fp`, on another split if one is given."""
+        return self.need(fp, split=split) <= self.usable_bytes
+
+    def most_sessions(self, fp: Footprint) -> int:
+        """Return the most sessions below those asked for that fit; 0 where not even one does."""
+        return largest(lambda n: self.need(fp, concurrency=n), self.usable_bytes, self.concurrency - 1)
+
+    def longest_context_tok(self, fp: Footprint, limit_tok: int) -> int:
+        """Return the longest context, in whole pages up to `limit_tok`, that fits for all sessions; 0 where none does."""
+        page = fp.engine.kv_block_tok
+        return page * largest(lambda n: self.need(fp, context_tok=n * page), self.usable_bytes, limit_tok // page)
+
+
+def largest(need: Callable[[int], float], room: float, limit: int) -> int:
+    """Return the largest whole number up to `limit` whose need is within `room`; 0 where that of 1 is not.
+
+    `need` must not fall. The edge is sought along the straight line between the ends, halving every third time.
+
+    >>> largest(lambda n: 3.0 * n, 20.0, 100), largest(lambda n: 3.0 * n, 2.0, 100), largest(lambda n: 3.0 * n, 900.0, 100)
+    (6, 0, 100)
+    """
+    if limit < 1:
+        return 0
+    low, low_need, high, high_need = 1, need(1), limit, need(limit)
+    if high_need <= room:
+        return limit
+    if low_need > room:
+        return 0
+    step = 0
+    while high - low > 1:
+        step += 1
+        share = 0.5 if step % 3 == 0 else (room - low_need) / (high_need - low_need)
+        middle = min(max(low + int(share * (high - low)), low + 1), high - 1)
+        found = need(middle)
+        if found <= room:
+            low, low_need = middle, found
+        else:
+            high, high_need = middle, found
+    return low
 
 
 def levers(
-    fp: Footprint, gpu: Gpu, tp: int, pp: int, context_tok: int, concurrency: int, usable: float,
-    overhead_bytes: float | None = None, kv_alternatives: Sequence[tuple[str, Footprint]] = (),
+    fp: Footprint, gpu: Gpu, tp: int, pp: int, context_tok: int, concurrency: int, usable: float, overhead_bytes: float | None = None,
+    kv_options: Sequence[FormatOption] = (), weight_options: Sequence[FormatOption] = (),
+    both: Callable[[FormatOption, FormatOption], Footprint] | None = None,
+    splits: Iterable[tuple[int, int]] = (), bigger: Iterable[tuple[int, int]] = (),
 ) -> list[Lever]:
-    """Try the KV formats one by one, then fewer sessions and a shorter context under the present and the smallest that fails."""
-    ask = _Ask(gpu, tp, pp, context_tok, concurrency, usable, overhead_bytes)
-    by_size = sorted(kv_alternatives, key=lambda item: (-item[1].kv_bytes_per_tok, item[0]))
-    found = [ask.lever(other, f"KV in {name}") for name, other in by_size]
-    bases = [("", fp)]
-    failing = [item for item in by_size if ask.total(item[1]) > ask.usable]
-    if failing:
-        name, other = min(failing, key=lambda item: (item[1].kv_bytes_per_tok, item[0]))
-        bases.append((f"KV in {name} and ", other))
-    for prefix, base in bases:
-        found.extend(_halvings(base, ask, prefix))
-    return found
+    """Return the smallest change of each kind that makes the load fit, the least harmful first, then what still does not fit.
+
+    Options of a format come with the most bits first; `both` gives the footprint of a weight and a KV format together.
+    `splits` are other (tp, pp) of the same GPUs, `bigger` those of more GPUs, fewest first. `usable` bytes are one GPU's.
+    """
+    case = Case(gpu, tp, pp, context_tok, concurrency, usable, overhead_bytes)
+    found = [*_split(fp, case, splits), *_format(case, "kv_cache", kv_options), *_format(case, "weights", weight_options)]
+    fewer, shorter = _sessions(fp, case), _context(fp, case)
+    found += [lever for lever in (fewer, shorter) if lever is not None]
+    found += _gpus(fp, case, bigger)
+    enough = {lever.kinds[0] for lever in found if lever.fits}
+    if "kv_cache" not in enough:
+        found += _with_load(case, "kv_cache", kv_options)
+        if "weights" not in enough and both is not None:
+            found += _two_formats(case, kv_options, weight_options, both)
+    if not enough & {"weights", "sessions", "context"}:
+        found += _with_load(case, "weights", weight_options)
+    return sorted(found, key=lambda lever: (not lever.fits, lever.harm))
 
 
-def _halvings(fp: Footprint, ask: _Ask, prefix: str) -> list[Lever]:
-    """Halve the sessions, and apart from that the context, until it fits; nothing where even one does not."""
+def _split(fp: Footprint, case: Case, splits: Iterable[tuple[int, int]]) -> list[Lever]:
+    for split in splits:
+        if case.fits(fp, split):
+            return [Lever(("split",), split_name(*split), case.need(fp, split=split), case.usable_bytes)]
+    return []
+
+
+def split_name(tp: int, pp: int) -> str:
+    """Return a split as it is spoken.
+
+    >>> split_name(8, 1), split_name(4, 2)
+    ('TP 8', 'TP 4 x PP 2')
+    """
+    return f"TP {tp}" + (f" x PP {pp}" if pp > 1 else "")
+
+
+def _gpus(fp: Footprint, case: Case, bigger: Iterable[tuple[int, int]]) -> list[Lever]:
+    for tp, pp in bigger:
+        if case.fits(fp, (tp, pp)):
+            return [Lever(("gpus",), f"{tp * pp} GPUs ({split_name(tp, pp)})", case.need(fp, split=(tp, pp)), case.usable_bytes)]
+    return []
+
+
+def _words(kind: Kind, option: FormatOption) -> str:
+    return f"{'KV' if kind == 'kv_cache' else 'weights'} in {option.id}"
+
+
+def _format(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[Lever]:
+    if not options:
+        return []
+    option = next((o for o in options if case.fits(o.footprint)), None) or min(options, key=lambda o: case.need(o.footprint))
+    return [Lever((kind,), _words(kind, option), case.need(option.footprint), case.usable_bytes, (option,))]
+
+
+def _sessions(fp: Footprint, case: Case, option: FormatOption | None = None, kind: Kind = "kv_cache") -> Lever | None:
+    """Return the most sessions that fit, or one session that does not; None where sessions change nothing."""
+    n = case.most_sessions(fp)
+    need = case.need(fp, concurrency=max(n, 1))
+    if case.concurrency == 1 or need >= case.need(fp):
+        return None
+    text = f"{max(n, 1):,} session{'s' if n > 1 else ''}"
+    return _of_load("sessions", text, need, case, max(n, 1) / case.concurrency, option, kind)
+
+
+def _context(fp: Footprint, case: Case, option: FormatOption | None = None, kind: Kind = "kv_cache") -> Lever | None:
+    """Return the longest context that fits, or the shortest offered if that does not; None where it changes nothing."""
+    if case.context_tok <= LEAST_CONTEXT_TOK:
+        return None
+    tok = max(case.longest_context_tok(fp, case.context_tok - 1), LEAST_CONTEXT_TOK)
+    need = case.need(fp, context_tok=tok)
+    if need >= case.need(fp):
+        return None
+    return _of_load("context", f"{tok:,} tokens", need, case, tok / case.context_tok, option, kind)
+
+
+def _of_load(
+    load: Kind, text: str, need: float, case: Case, kept_frac: float, option: FormatOption | None, kind: Kind
+) -> Lever:
+    if option is None:
+        return Lever((load,), text, need, case.usable_bytes, (), kept_frac)
+    return Lever((kind, load), f"{_words(kind, option)} and {text}", need, case.usable_bytes, (option,), kept_frac)
+
+
+def _with_load(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[Lever]:
+    """Return the format with the most bits that fits with fewer sessions, and the one that fits with a shorter context."""
     found = []
-    few, short = ask, ask
-    while few.concurrency > 1:
-        few = replace(few, concurrency=few.concurrency // 2)
-        if few.total(fp) <= few.usable:
-            found.append(few.lever(fp, f"{prefix}{few.concurrency} session{'s' if few.concurrency > 1 else ''}"))
-            break
-    while short.context_tok >= 512:
-        short = replace(short, context_tok=short.context_tok // 2)
-        if short.total(fp) <= short.usable:
-            found.append(short.lever(fp, f"{prefix}{short.context_tok:,} tokens"))
-            break
+    for change in (_sessions, _context):
+        tried = (change(option.footprint, case, option, kind) for option in options)
+        lever = next((lever for lever in tried if lever is not None and lever.fits), None)
+        if lever is not None:
+            found.append(lever)
     return found
+
+
+def _two_formats(
+    case: Case, kv_options: Sequence[FormatOption], weight_options: Sequence[FormatOption],
+    both: Callable[[FormatOption, FormatOption], Footprint],
+) -> list[Lever]:
+    """Return the smallest change of weights that fits with a smaller cache; the smallest pair of all where none does."""
+    if not kv_options or not weight_options:
+        return []
+    least = min(weight_options, key=lambda o: o.footprint.weights_bytes), min(kv_options, key=lambda o: o.footprint.kv_bytes_per_tok)
+    pairs = [(w, k) for w in weight_options for k in kv_options] if case.fits(both(*least)) else [least]
+    for w, k in pairs:
+        need = case.need(both(w, k))
+        if need <= case.usable_bytes or len(pairs) == 1:
+            return [Lever(("weights", "kv_cache"), f"weights in {w.id} and KV in {k.id}", need, case.usable_bytes, (w, k))]
+    return []

@@ -201,3 +201,5 @@ class KvFormat(Sourced):
     bytes_per_value: Positive
     """Scales included."""
     runs_on: tuple[Literal["vllm", "sglang", "tensorrt_llm", "llama_cpp", "mlx", "transformers"], ...]
+    quality_note: Text | None = None
+    """What is published of the loss against a 16-bit cache; its source is `sources.quality_note`."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from planner.cli.main import main
+from planner.cli.size_table import Page
 
 LESSON = ["size", "--llm", "llama_3.3_70b_instruct", "--weights", "q4_k_m", "--context", "8192", "--concurrency", "32"]
 RULE = ["--engine", "vllm", "--weights-gb", "40", "--overhead-gb", "6"]
@@ -19,6 +24,7 @@ KEYS = {
 }
 PLACEMENT_KEYS = {
     "gpu", "gpu_count", "tp", "pp", "fits", "bytes_per_gpu", "usable_bytes_per_gpu", "used_frac", "max_sequences", "reason", "levers",
+    "max_context_tok", "lever_changes", "verdict",
 }
 
 
@@ -73,6 +79,72 @@ def test_the_table_reads_like_paper(run: Run, golden: Callable[[str, str], None]
     assert code == 0 and err == ""
     answer = out.split("smallest rung:")[0]     # the rung moves with every machine added to the catalog
     golden("size_lesson.txt", "\n".join(line.rstrip() for line in answer.splitlines()) + "\n")
+
+
+def test_levers_in_json_carry_their_parts(run: Run) -> None:
+    """B3 as a lever: KV in FP8 is 88.9 GB and 16.3 GB too much; what fits needs no `short_bytes`."""
+    _, data = as_json(run, *LESSON, *RULE, "--kv-cache", "fp16", "--gpu", "h100_sxm_80gb", "--count", "1")
+    place = data["placements"][0]
+    assert place["max_context_tok"] == 2544 and place["max_sequences"] == 9 and place["verdict"] == "does not fit"
+    assert len(place["levers"]) == len(place["lever_changes"])
+    by_kind = {change["kind"]: change for change in place["lever_changes"]}
+    assert by_kind["kv_cache"]["fits"] is False and round(by_kind["kv_cache"]["short_bytes"] / 1e9, 1) == 16.3
+    assert set(by_kind["sessions"]) == {"kind", "change", "bytes_per_gpu", "fits"} and by_kind["sessions"]["change"] == "9 sessions"
+    assert by_kind["weights"]["needs_evaluation"] is True and by_kind["weights"]["source"]
+
+
+def small_catalog(folder: Path) -> Path:
+    """Write a catalog overlay with one accelerator whose name turns the terminal's direction and colours."""
+    (folder / "hardware" / "gpus").mkdir(parents=True)
+    name = r"Card \u202Edlog\u001b[31m[bold]x"
+    (folder / "hardware" / "gpus" / "own.yaml").write_text(
+        f'- id: own_card\n  name: "{name}"\n  vendor: nvidia\n  family: hopper\n  kind: gpu\n  memory_kind: hbm\n  memory_label_gb: 40\n'
+        "  memory_bandwidth_gb_per_s: 2000\n  dense_tflop_per_s: {bf16: 300, fp16: 300}\n  sources:\n    default:\n"
+        '      {kind: assumed, retrieved_on: 2026-11-30, note: "made for this test"}\n',
+        encoding="utf-8",
+    )
+    return folder
+
+
+def test_names_of_others_cannot_steer_the_terminal(run: Run, tmp_path: Path) -> None:
+    overlay = str(small_catalog(tmp_path))
+    code, out, _ = run(*LESSON, "--kv-cache", "fp16", "--concurrency", "1", "--catalog", overlay, "--gpu", "own_card", "--count", "2")
+    assert code in (0, 1) and "\\u202edlog" in out and "[bold]x" in out
+    assert all(char.isprintable() or char == "\n" for char in out)
+
+
+def test_every_accelerator_stands_in_one_group_with_its_lever(run: Run) -> None:
+    """One row for alike figures: every accelerator that the engine runs on is named once, those that hold the load first."""
+    args = [*LESSON[:3], "--weights", "awq_int4", *LESSON[5:], "--kv-cache", "fp16"]
+    _, data = as_json(run, *args)
+    code, out, _ = run(*args)
+    table = out[out.index("holds it") : out.index("smallest rung:")]
+    words = re.findall(r"[a-z0-9_.]+", table)
+    tried = {p["gpu"] for p in data["placements"]}
+    assert code == 0 and all(words.count(gpu) == 1 for gpu in tried)
+    good, bad = table.split("does not fit on up to 8")
+    for gpu in tried:
+        assert (gpu in re.findall(r"[a-z0-9_.]+", good)) is any(p["fits"] for p in data["placements"] if p["gpu"] == gpu)
+    assert "KV in fp8" in bad and max(map(len, out.split("smallest rung:")[0].splitlines()[2:])) <= 120
+
+
+def test_a_stream_without_block_characters_gets_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(SystemExit):
+        main([*LESSON, *RULE, "--kv-cache", "fp16", "--gpu", "h100_sxm_80gb"])
+    stream.flush()
+    out = stream.buffer.getvalue().decode("ascii")  # type: ignore[attr-defined]
+    assert "#####" in out and "9 sessions -> 70.2 GB: fits" in out
+
+
+def test_bars_follow_one_another_and_stop_at_the_scale() -> None:
+    """Three terms of 10, 20 and 10 of 40 on 40 columns, the card's edge at 30."""
+    page = Page()
+    bars = [page.bar(start, end, 40.0, 40, 30.0) for start, end in ((0.0, 10.0), (10.0, 30.0), (30.0, 40.0))]
+    edge = "│" if page.draws else "|"
+    full = "█" if page.draws else "#"
+    assert [bar.count(full) for bar in bars] == [10, 20, 9] and all(len(bar) == 40 and bar[30] == edge for bar in bars)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
 from planner.physics import activations, device, memory
-from planner.physics.levers import levers
 from planner.physics.memory import DoesNotFit, Fits
 from planner.physics.work import work_of
 from planner.units import BYTES_PER_GIB, BYTES_PER_MIB
@@ -77,21 +76,6 @@ def test_kv_in_8_bit_is_not_enough_and_half_the_load_is() -> None:
     assert isinstance(half_kv, DoesNotFit) and half_kv.terms.total_bytes == pytest.approx(89e9, rel=1e-3)
     for fewer in (fit_70b("fp8", "h100_sxm_80gb", 1, concurrency=16), fit_70b("fp8", "h100_sxm_80gb", 1, context_tok=4096)):
         assert isinstance(fewer, Fits) and fewer.terms.total_bytes == pytest.approx(67.4e9, rel=2e-3)
-
-
-def test_levers_are_computed() -> None:
-    """B2 to B4 again, as the levers of the first answer say it."""
-    one = fit_70b("fp16", "h100_sxm_80gb", 1)
-    assert isinstance(one, DoesNotFit)
-    c, names = catalog(), ("fp8", "nvfp4", "q8_0")
-    model, form = c.llm("llama_3.3_70b_instruct"), c.weight_format("q4_k_m")
-    others = [(n, memory.footprint(model, form, c.kv_format(n), c.engine("vllm"), 40e9)) for n in names]
-    fp = memory.footprint(model, form, c.kv_format("fp16"), c.engine("vllm"), 40e9)
-    tried = levers(fp, c.gpu("h100_sxm_80gb"), 1, 1, 8192, 32, one.usable_bytes_per_gpu, 6e9, others)
-    said = {lever.change: (round(lever.bytes_per_gpu / 1e9), lever.fits) for lever in tried}
-    assert said["KV in fp8"] == (89, False)
-    assert said["KV in fp8 and 16 sessions"] == (67, True) and said["KV in fp8 and 4,096 tokens"] == (67, True)
-    assert str(tried[0]).startswith("KV in ") and "→" in str(tried[0])
 
 
 def test_a_latent_is_not_doubled_nor_divided() -> None:
