@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -104,12 +105,18 @@ def _constant(name: str) -> float:
 def _load(path: Path) -> tuple[Mapping[str, Any], date]:
     """Return the JSON object and the day the file was last changed (UTC)."""
     file = str(path)
+    too_large = Fault(file, None, "", f"more than {MOST_BYTES} bytes", "give the config.json, not the weights")
     try:
         status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise InputError([Fault(file, None, "", "is not a regular file", "give the path of a config.json")])
         if status.st_size > MOST_BYTES:
-            what = f"{status.st_size} bytes, more than {MOST_BYTES}"
-            raise InputError([Fault(file, None, "", what, "give the config.json, not the weights")])
-        text = path.read_text(encoding="utf-8-sig")
+            raise InputError([too_large])
+        with path.open("rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise InputError([too_large])
+        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error
     except UnicodeDecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,12 @@ def test_files_that_are_no_config(tmp_path: Path, content: bytes, said: str) -> 
 def test_a_path_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(tmp_path / "none.json")
     assert "cannot be read" in refusal(tmp_path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    assert "is not a regular file" in refusal(tmp_path / "pipe.json")
+    assert "is not a regular file" in refusal(Path(os.devnull))
 
 
 def test_every_family_has_a_small_file() -> None:
