@@ -38,10 +38,10 @@ from planner.readers.hf_recurrent import (
     minimax_01,
     olmo_hybrid,
     recurrent_gemma,
-    rwkv,
     zamba,
     zamba2,
 )
+from planner.readers.hf_rwkv import rwkv, rwkv6, rwkv7
 from planner.readers.hf_shape import Shape
 from planner.readers.hf_sparse import SPARSE, dbrx, sparse
 
@@ -87,7 +87,7 @@ FAMILIES: dict[str, Callable[[Keys], Shape]] = {
     "mimo_v2_flash": mimo_v2,
     **dict.fromkeys(("step3p7", "step3p7_text"), step3),
     "jamba": jamba, "bamba": bamba, "falcon_h1": falcon_h1, "zamba": zamba, "zamba2": zamba2,
-    "recurrent_gemma": recurrent_gemma, "rwkv": rwkv,
+    "recurrent_gemma": recurrent_gemma, "rwkv": rwkv, "rwkv6": rwkv6, "rwkv7": rwkv7,
     "mamba2": mamba2, "olmo_hybrid": olmo_hybrid,
     **dict.fromkeys(("mamba", "falcon_mamba"), mamba1),
     **dict.fromkeys(("minimax", "minimax_text_01", "minimax_m1"), minimax_01),
@@ -131,7 +131,7 @@ LIBRARY_DEFAULTS: dict[str, dict[str, int]] = {
     "t5": {"n_positions": 512}, "mt5": {"n_positions": 512}, "umt5": {"n_positions": 512},
     "recurrent_gemma": {"max_position_embeddings": 8192},
     "nomic_bert": {"max_position_embeddings": 2048},
-    **{name: {"max_position_embeddings": UNSTATED_CONTEXT_TOK} for name in ("mamba", "falcon_mamba", "mamba2")},
+    **{name: {"max_position_embeddings": UNSTATED_CONTEXT_TOK} for name in ("mamba", "falcon_mamba", "mamba2", "rwkv7")},
     "bloom": {"max_position_embeddings": 2048},
 }
 """What published files of a family leave out, from the configuration classes of `pypi:transformers==5.24.0`.

@@ -1,4 +1,4 @@
-"""Recurrent families and hybrids beside those of `hf_hybrid`: Mamba, RG-LRU, RWKV, lightning attention, short convolutions."""
+"""Recurrent families and hybrids beside those of `hf_hybrid`: Mamba, RG-LRU, lightning attention, short convolutions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from planner.readers.hf_common import INNER, heads, layer_kinds, layers, start
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import BF16_BYTES, FP32_BYTES, Shape
 from planner.readers.hf_sparse import expert_keys, routed
-
-RWKV_STATE_FP32, RWKV_STATE_BF16 = 3, 2
-"""Vectors a layer keeps in each dtype (`pypi:transformers==5.24.0`, RwkvModel: numerator, denominator, maximum; two shifted inputs)."""
 
 
 def mamba1(k: Keys) -> Shape:
@@ -153,21 +150,6 @@ def recurrent_gemma(k: Keys) -> Shape:
         s.add_dense(max(k.count("intermediate_size") // 2, 1), has_bias=True)
         s.add_norms(2)
     s.add_norms()
-    return s
-
-
-def rwkv(k: Keys) -> Shape:
-    """RWKV-4: no attention; five vectors a layer are kept for a sequence."""
-    s = start(k)
-    h = s.hidden_size
-    width, size = k.count("attention_hidden_size", default=h), k.count("intermediate_size", default=4 * h)
-    s.add_norms(has_bias=True)
-    for _ in range(layers(k)):
-        s.counts["recurrent"] += 4 * h * width + 2 * width + 3 * h
-        s.counts["mlp"] += 2 * h * size + h * h + 2 * h
-        s.add_linear(RWKV_STATE_BF16 * h * BF16_BYTES + RWKV_STATE_FP32 * width * FP32_BYTES)
-        s.add_norms(2, has_bias=True)
-    s.add_norms(has_bias=True)
     return s
 
 

@@ -80,7 +80,7 @@ def cache(llm: Llm) -> tuple[float, float, float, float]:
         ("bailing_hybrid", 2 * MLA, 2 * MLA), ("granite_swa", 4 * GQA, GQA), ("zamba", 2 * 2 * 4 * 32 * 2, 2 * 2 * 4 * 32 * 2),
         ("bailing_moe_linear", 3 * GQA, 3 * GQA), ("nemotron_h_newer", WIDE, WIDE), ("minimax_m3_vl", 4 * WIDE, 4 * WIDE),
         # recurrent alone
-        ("rwkv", 0, 0), ("mamba", 0, 0), ("falcon_mamba", 0, 0), ("mamba2", 0, 0),
+        ("rwkv", 0, 0), ("rwkv6", 0, 0), ("rwkv7", 0, 0), ("mamba", 0, 0), ("falcon_mamba", 0, 0), ("mamba2", 0, 0),
         # encoder-decoders: the decoder's own
         ("t5", 4 * MHA, 4 * MHA), ("bart", 4 * MHA, 4 * MHA), ("mbart", 4 * MHA, 4 * MHA), ("pegasus", 4 * MHA, 4 * MHA),
         ("marian", 4 * MHA, 4 * MHA), ("m2m_100", 4 * MHA, 4 * MHA), ("blenderbot", 4 * MHA, 4 * MHA), ("whisper", 4 * MHA, 4 * MHA),
@@ -112,6 +112,8 @@ MAMBA_1 = 128 * 16 * 4 + 128 * 3 * 2
         ("falcon_mamba", 4 * MAMBA_1),
         ("recurrent_gemma", 3 * (64 * 4 + 64 * 3 * 2)),
         ("rwkv", 4 * (3 * 64 * 4 + 2 * 64 * 2)),
+        ("rwkv6", 4 * (4 * 16 * 16 * 4 + 2 * 64 * 2)),  # a matrix a head in fp32, two past inputs in 16 bit
+        ("rwkv7", 4 * (4 * 16 * 16 * 4 + 2 * 64 * 2)),
         ("kimi_linear", 3 * (4 * 16 * 16 * 4 + 3 * 64 * 3 * 2)),
         ("kimi_linear_newer", 3 * (4 * 16 * 16 * 4 + 3 * 64 * 3 * 2)),
         ("olmo_hybrid", 3 * (4 * 8 * 16 * 4 + (2 * 32 + 64) * 3 * 2)),
@@ -200,7 +202,9 @@ def test_qwen_72b_keeps_20_gib_at_8192_tokens(tmp_path: Path) -> None:
           "max_position_embeddings": 128000}, 1_170_340_608),
         ({"model_type": "phi3small", "hidden_size": 4096, "ff_intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32,
           "num_key_value_heads": 8, "vocab_size": 100352, "max_position_embeddings": 8192}, 7_392_272_384),
-        # OpenELM-270M; DeepSeek-MoE-16B
+        # RWKV-7 World 1.5B; OpenELM-270M; DeepSeek-MoE-16B
+        ({"model_type": "rwkv7", "hidden_size": 2048, "head_dim": 64, "num_hidden_layers": 24, "vocab_size": 65536,
+          "intermediate_size": 8192, "decay_low_rank_dim": 96, "a_low_rank_dim": 96, "gate_low_rank_dim": 256, "v_low_rank_dim": 64}, 1_527_404_544),
         ({"model_type": "openelm", "model_dim": 1280, "num_transformer_layers": 16, "head_dim": 64,
           "num_query_heads": [12] * 5 + [16] * 7 + [20] * 4, "num_kv_heads": [3] * 5 + [4] * 7 + [5] * 4, "ffn_dim_divisor": 256,
           "ffn_multipliers": [0.5, 0.73, 0.97, 1.2, 1.43, 1.67, 1.9, 2.13, 2.37, 2.6, 2.83, 3.07, 3.3, 3.53, 3.77, 4.0],
@@ -209,7 +213,7 @@ def test_qwen_72b_keeps_20_gib_at_8192_tokens(tmp_path: Path) -> None:
           "num_key_value_heads": 16, "vocab_size": 102400, "max_position_embeddings": 4096, "n_routed_experts": 64, "n_shared_experts": 2,
           "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "moe_layer_freq": 1}, 16_375_728_128),
     ],
-    ids=["qwen", "chatglm2", "baichuan2", "internlm2", "lfm2", "phi3small", "openelm", "deepseek_moe"],
+    ids=["qwen", "chatglm2", "baichuan2", "internlm2", "lfm2", "phi3small", "rwkv7", "openelm", "deepseek_moe"],
 )  # fmt: skip
 def test_totals_of_families_that_bring_their_own_code(tmp_path: Path, keys: dict[str, object], total: int) -> None:
     assert published(tmp_path, **keys).params.total_count == total
@@ -221,6 +225,13 @@ def test_recurrent_parameters_have_their_own_component() -> None:
     assert p.recurrent_count == 3 * (64 * (128 + 160 + 8) + 160 * 5 + 3 * 8 + 128 + 128 * 64)
     assert p.other_count == 0
     assert p.active_count == p.total_count - p.embedding_count
+
+
+def test_the_sixth_version_of_rwkv_by_hand() -> None:
+    """A layer of width 64: five 64 x 64, six shifts, low ranks 2 x 5 x 32 and 2 x 64, decay, bonus and norm of 4 x 64; wide part of 224."""
+    p = read("rwkv6").params
+    assert p.recurrent_count == 4 * (5 * 64 * 64 + 6 * 64 + 2 * 5 * 32 * 64 + 2 * 64 * 64 + 4 * 64)
+    assert p.mlp_count == 4 * (2 * 64 * 224 + 64 * 64 + 2 * 64)
 
 
 def test_an_encoder_s_weights_are_held_and_not_multiplied_by_a_decoded_token() -> None:
