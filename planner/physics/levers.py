@@ -241,8 +241,14 @@ def _of_load(
 
 def _with_load(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[Lever]:
     """Return the format with the most bits that fits with fewer sessions, and the one that fits with a shorter context."""
-    found = []
-    for change in (_sessions, _context):
+    found: list[Lever] = []
+    if not options:
+        return found
+    smallest = min(options, key=lambda o: (o.footprint.weights_bytes, o.footprint.kv_bytes_per_tok))
+    shortest_tok = min(LEAST_CONTEXT_TOK, case.context_tok)
+    for change, (tok, sessions) in ((_sessions, (case.context_tok, 1)), (_context, (shortest_tok, case.concurrency))):
+        if case.need(smallest.footprint, tok, sessions) > case.usable_bytes:
+            continue
         tried = (change(option.footprint, case, option, kind) for option in options)
         lever = next((lever for lever in tried if lever is not None and lever.fits), None)
         if lever is not None:
