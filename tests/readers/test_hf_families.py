@@ -204,7 +204,8 @@ def test_qwen_72b_keeps_20_gib_at_8192_tokens(tmp_path: Path) -> None:
           "num_key_value_heads": 8, "vocab_size": 100352, "max_position_embeddings": 8192}, 7_392_272_384),
         # RWKV-7 World 1.5B; OpenELM-270M; DeepSeek-MoE-16B
         ({"model_type": "rwkv7", "hidden_size": 2048, "head_dim": 64, "num_hidden_layers": 24, "vocab_size": 65536,
-          "intermediate_size": 8192, "decay_low_rank_dim": 96, "a_low_rank_dim": 96, "gate_low_rank_dim": 256, "v_low_rank_dim": 64}, 1_527_404_544),
+          "intermediate_size": 8192, "decay_low_rank_dim": 96, "a_low_rank_dim": 96,
+          "gate_low_rank_dim": 256, "v_low_rank_dim": 64}, 1_527_404_544),
         ({"model_type": "openelm", "model_dim": 1280, "num_transformer_layers": 16, "head_dim": 64,
           "num_query_heads": [12] * 5 + [16] * 7 + [20] * 4, "num_kv_heads": [3] * 5 + [4] * 7 + [5] * 4, "ffn_dim_divisor": 256,
           "ffn_multipliers": [0.5, 0.73, 0.97, 1.2, 1.43, 1.67, 1.9, 2.13, 2.37, 2.6, 2.83, 3.07, 3.3, 3.53, 3.77, 4.0],
