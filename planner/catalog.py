@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -21,6 +21,9 @@ from planner.schema.hardware import Gpu, Node, Region
 from planner.schema.llm import KvFormat, Llm, WeightFormat
 from planner.schema.planning import PlanningFigure
 from planner.schema.prices import ApiRow, OperatingRow, OwnRow, RentRow, SnapshotInfo
+
+if TYPE_CHECKING:
+    from planner.readers.checkpoint import Checkpoint
 
 Row = TypeVar("Row", bound=BaseModel)
 PRICE_FILES = ("rent.csv", "api.csv", "own.csv", "operating.csv")
@@ -103,7 +106,7 @@ class Catalog:
         return tuple(sorted(self.model_files))
 
     def llm(self, name: str) -> Llm:
-        """Return a model by id, or read it from a Hugging Face `config.json`; an unknown name is an `InputError`."""
+        """Return a model by id, or read it from a file, a folder or the Hub; an unknown name is an `InputError`."""
         if name in self._models:
             return self._models[name]
         path = self.model_files.get(name)
@@ -111,15 +114,28 @@ class Catalog:
             model = _read_one(path, Llm)
             if model.id != name:
                 raise InputError([Fault(shown_path(path), None, "id", f"'{model.id}' is not the file's name", f"write id: {name}")])
-        elif name.endswith(".json") and Path(name).is_file():
-            from planner.readers.config_json import read_config_json
-
-            model = read_config_json(Path(name))
+        elif (found := self.checkpoint(name)) is not None:
+            model = found.llm
         else:
-            cure = did_you_mean(name, self.model_files, "or give the path of a config.json")
+            cure = did_you_mean(name, self.model_files, "or give the path of a config.json, .gguf or .safetensors, or hub:org/name")
             raise InputError([Fault("", None, "llm", f"no model '{name}' in workloads/models", cure)])
         self._models[name] = model
         return model
+
+    def checkpoint(self, name: str, assume: bool = False) -> Checkpoint | None:
+        """Return the model of a file, a folder, or `hub:org/name`, with its format and bytes; None where the name means none of them.
+
+        With `assume` an unknown architecture is read as a plain decoder. Faults of the file or the Hub are `InputError`.
+        """
+        if name in self.model_files:
+            return None
+        from planner.readers.checkpoint import is_checkpoint_path, read_checkpoint
+
+        if name.startswith("hub:"):
+            from planner.readers.hub import read_hub
+
+            return read_hub(name, self.weight_formats, assume)
+        return read_checkpoint(Path(name), self.weight_formats, assume) if is_checkpoint_path(name) else None
 
     def weight_format(self, name: str) -> WeightFormat:
         """Return a weight format by id."""

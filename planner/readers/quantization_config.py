@@ -95,6 +95,14 @@ def dtype_of(data: Mapping[str, Any]) -> str:
     return "bf16"
 
 
+def states_weights(data: Mapping[str, Any], hf_quant: Mapping[str, Any] | None = None) -> bool:
+    """Return whether the file says what its weights are: a quantisation, or a dtype that is known."""
+    parts = (data, *(data[name] for name in SECTIONS if isinstance(data.get(name), Mapping)))
+    return quantization_of(data, hf_quant) is not None or any(
+        isinstance(part.get(key), str) and part[key] in DTYPES for part in parts for key in ("dtype", "torch_dtype")
+    )
+
+
 def native_format_id(data: Mapping[str, Any]) -> str:
     """Return the id of the format a config.json says its checkpoint is in; a method without one there is named by itself.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,12 +86,20 @@ def load_json(path: Path, raw: bytes, what: str) -> dict[str, Any]:
 def read_bounded(path: Path, most_bytes: int, cure: str) -> bytes:
     """Return a file's bytes. A larger one than `most_bytes` is refused by its size, before it is read."""
     try:
-        size = path.stat().st_size
+        size = _size(path)
         if size > most_bytes:
             raise _refuse(path, "", f"{size} bytes, more than {most_bytes}", cure)
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most_bytes)
     except OSError as error:
         raise _refuse(path, "", f"cannot be read: {error.strerror}", "check the path") from error
+
+
+def _size(path: Path) -> int:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise _refuse(path, "", "is not a regular file", "give the path of a file")
+    return status.st_size
 
 
 def read_header(path: Path) -> tuple[list[Tensor], bool]:
@@ -100,7 +109,7 @@ def read_header(path: Path) -> tuple[list[Tensor], bool]:
     other, overlap, leave a gap, or end before the file does.
     """
     try:
-        size = path.stat().st_size
+        size = _size(path)
         with path.open("rb") as file:
             start = file.read(8)
             length = int.from_bytes(start, "little")
