@@ -11,6 +11,7 @@ from planner.errors import Fault, InputError
 from planner.formatting import count as shown_count
 from planner.formatting import gb, sums_up
 from planner.physics import memory
+from planner.physics.device import usable_bytes
 from planner.physics.levers import Case, Lever, levers
 from planner.physics.memory import DoesNotFit, Fits, MemoryTerms
 from planner.physics.parallelism import layouts
@@ -23,6 +24,8 @@ COUNTS = (1, 2, 4, 8)
 BARELY_FRAC = 0.95
 """A fuller placement fits barely. What is left, under 5 % of the usable bytes, is what the figures themselves may be wrong by:
 2 % of the weights at worst, and half a GiB of cache room, which is 0.7 % of an 80 GB card and 3 % of a 16 GB one."""
+DEFAULT_MARGIN_FRAC = 0.15
+"""Part of a card kept free unless the user says otherwise; a margin taken away makes no card larger."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,17 @@ class Placement:
         return isinstance(self.answer, Fits)
 
     @property
+    def advised_bytes_per_gpu(self) -> float:
+        """What one GPU may fill where at least the default margin is kept."""
+        q = self.question
+        return usable_bytes(self.gpu, q.fraction, max(q.margin_frac, DEFAULT_MARGIN_FRAC))
+
+    @property
     def verdict(self) -> Literal["fits", "barely", "does not fit"]:
-        """The answer in words: `barely` where less is left than the figures may be wrong by."""
+        """The answer in words: `barely` where the default margin would leave less than the figures may be wrong by."""
         if not self.fits:
             return "does not fit"
-        return "barely" if self.used_frac > BARELY_FRAC else "fits"
+        return "barely" if self.answer.per_gpu_bytes > BARELY_FRAC * self.advised_bytes_per_gpu else "fits"
 
     @property
     def case(self) -> Case:

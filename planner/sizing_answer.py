@@ -8,7 +8,7 @@ from typing import Any
 from planner.catalog import Catalog
 from planner.formatting import count as shown_count
 from planner.formatting import decimals, gb, plural, sums_up
-from planner.physics.device import device_bytes, usable_bytes
+from planner.physics.device import device_bytes
 from planner.physics.levers import FEW_BITS, FormatOption, Lever
 from planner.physics.memory import MemoryTerms
 from planner.sizing import Placement, everywhere, placements, sum_line, term_name, undivided, whole
@@ -21,11 +21,13 @@ MOST_GPUS = 8
 
 @dataclass(frozen=True)
 class TermRow:
-    """One line of the sum: its name, GB and GiB rounded so that the column adds up, and where its bar starts and ends (bytes)."""
+    """One line of the sum: its name, GB and GiB rounded so that each column adds up, and where its bar starts and ends (bytes)."""
 
     name: str
     gb: str
     gib: str
+    gb_per_gpu: str
+    """The fullest GPU's part, of the placement that the bars show."""
     start_bytes: float
     end_bytes: float
     is_largest: bool = False
@@ -93,23 +95,32 @@ class SizeAnswer:
         return sum_line(self.question, self.terms)
 
     @property
-    def term_rows(self) -> list[TermRow]:
-        """The terms of the undivided load, one after the other, and their sum."""
-        by_term = self.terms.by_term
-        in_gb, in_gib = (sums_up([value / unit for value in by_term.values()]) for unit in (BYTES_PER_GB, BYTES_PER_GIB))
-        rows, start = [], 0.0
-        for (name, value), large, small in zip(by_term.items(), in_gb, in_gib, strict=True):
-            rows.append(TermRow(term_name(name), decimals(large), decimals(small), start, start + value, name == self.terms.dominant_term))
-            start += value
-        return [*rows, TermRow("need", decimals(sum(in_gb)), decimals(sum(in_gib)), 0.0, start)]
+    def shown_terms(self) -> MemoryTerms:
+        """The terms that the bars show: of the fullest GPU where an accelerator is named, else of the undivided load."""
+        return self.placements[0].answer.terms if self.gpu_is_named else self.terms
 
     @property
-    def card(self) -> tuple[str, float, float] | None:
-        """The named accelerator: its id, the bytes it shows, and those that may be used."""
+    def term_rows(self) -> list[TermRow]:
+        """The terms one after the other, and their sum."""
+        by_term, shown = self.terms.by_term, self.shown_terms.by_term
+        in_gb, in_gib, of_one = (
+            sums_up([value / unit for value in values])
+            for values, unit in ((by_term.values(), BYTES_PER_GB), (by_term.values(), BYTES_PER_GIB), (shown.values(), BYTES_PER_GB))
+        )
+        rows, start = [], 0.0
+        for (name, value), large, small, one in zip(shown.items(), in_gb, in_gib, of_one, strict=True):
+            is_largest = name == self.shown_terms.dominant_term
+            rows.append(TermRow(term_name(name), decimals(large), decimals(small), decimals(one), start, start + value, is_largest))
+            start += value
+        return [*rows, TermRow("need", decimals(sum(in_gb)), decimals(sum(in_gib)), decimals(sum(of_one)), 0.0, start)]
+
+    @property
+    def card(self) -> tuple[Placement, float, float] | None:
+        """The placement that the bars show, the bytes that its card shows, and those that may be used."""
         if not self.gpu_is_named:
             return None
-        gpu = self.placements[0].gpu
-        return gpu.id, device_bytes(gpu), usable_bytes(gpu, self.question.fraction, self.question.margin_frac)
+        first = self.placements[0]
+        return first, device_bytes(first.gpu), first.answer.usable_bytes_per_gpu
 
     @property
     def place_groups(self) -> list[PlaceGroup]:

@@ -67,12 +67,12 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
     barely = [p for p in shown if named and p.verdict == "barely"]
     if barely:
         p = min(barely, key=lambda item: item.gpu_count)
-        spare = p.answer.usable_bytes_per_gpu - p.answer.per_gpu_bytes
         found.append(SizeWarning(
             "barely_fits",
-            f"{p.gpu_count} x {p.gpu.name} would be {percent(p.used_frac)} full: {gb(spare)} of {gb(p.answer.usable_bytes_per_gpu)} usable "
-            f"are left, which is within the error of these figures, and {plural(p.answer.max_sequences, 'session')} of "
-            f"{count(q.context_tok)} tokens are the most: take more GPUs or fewer bits before you deploy it",
+            f"{p.gpu_count} x {p.gpu.name}: {gb(p.answer.per_gpu_bytes)} are "
+            f"{percent(p.answer.per_gpu_bytes / p.advised_bytes_per_gpu)} of the {gb(p.advised_bytes_per_gpu)} that a safe margin "
+            f"leaves of one, and {plural(p.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens are the most it holds: "
+            "take more GPUs or fewer bits before you deploy it",
         ))
     label = [p.gpu for p in shown if device.label_is_used(p.gpu)]
     if named and label:

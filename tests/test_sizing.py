@@ -162,6 +162,8 @@ def test_barely_is_not_worth_deploying() -> None:
     four = placements(catalog(), q, catalog().gpu("a100_sxm_80gb"), 4, None, None)[0]
     assert (two.verdict, four.verdict) == ("barely", "fits") and two.used_frac > 0.95
     assert "barely_fits" in warned(q, "a100_sxm_80gb", 2) and "barely_fits" not in warned(q, "a100_sxm_80gb", 4)
+    bare = question("llama_2_70b", "fp16", context_tok=2048, concurrency=1, margin_frac=0.0)
+    assert "barely_fits" in warned(bare, "a100_sxm_80gb", 2) and "barely_fits" not in warned(bare, "a100_sxm_80gb", 4)
 
 
 def test_the_sum_adds_up_on_paper() -> None:
@@ -172,6 +174,16 @@ def test_the_sum_adds_up_on_paper() -> None:
             left, right = re.sub(r"\(.*?\)", "", half).replace(",", "").split(" = ")
             parts = [float(part.split()[0]) for part in left.split(" + ")]
             assert sum(parts) == pytest.approx(float(right.split()[0]))
+
+
+def test_the_bars_are_those_of_one_gpu_and_every_column_adds_up() -> None:
+    """2 x A100: the terms of the fullest GPU follow one another up to its need; each column's parts add up to its sum."""
+    found = answer(catalog(), question("llama_2_70b", "fp16", context_tok=2048, concurrency=1), "a100_sxm_80gb", 2)
+    *parts, total = found.term_rows
+    assert [row.start_bytes for row in parts] == pytest.approx([0.0, *(row.end_bytes for row in parts[:-1])])
+    assert total.end_bytes == pytest.approx(found.placements[0].answer.per_gpu_bytes) and parts[0].is_largest
+    for column in ("gb", "gib", "gb_per_gpu"):
+        assert sum(float(getattr(row, column)) for row in parts) == pytest.approx(float(getattr(total, column)))
 
 
 def test_28_heads_over_eight_gpus() -> None:

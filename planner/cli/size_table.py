@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import click
 
 from planner.errors import one_line
-from planner.formatting import gb, percent
+from planner.formatting import decimals, gb, percent
 from planner.sizing_answer import PlaceGroup, SizeAnswer
+from planner.units import BYTES_PER_GB, BYTES_PER_GIB
 
 WIDTH = 120
 """Columns where standard output is no terminal."""
@@ -87,22 +88,25 @@ def show(found: SizeAnswer) -> None:
 
 
 def _terms(page: Page, found: SizeAnswer) -> None:
+    """Print the sum as a table, and its bars against the card: one GPU's part where the load is split."""
     rows, card = found.term_rows, found.card
+    split = card[0].gpu_count if card else 1
     usable = card[2] if card else None
-    names = [row.name for row in rows] + ([f"usable, one {card[0]}"] if card else [])
-    wide = min(max(map(len, names)), page.width // 3)
-    left = wide + 20
-    room = max(10, min(60, page.width - left - 12))
+    last = f"usable, one {card[0].gpu.id}" if card else ""
+    wide = min(max(len(last), *(len(row.name) for row in rows)), page.width // 3)
+    head = f"{'':{wide}} {'GB':>8} {'GiB':>8}" + (f" {f'GB/GPU of {split}':>14}" if split > 1 else "")
+    room = max(10, min(60, page.width - len(head) - 14))
     full = max(rows[-1].end_bytes, usable or 0.0)
-    page.line(f"{'':{wide}} {'GB':>8} {'GiB':>8}")
+    page.line(head)
     for row in rows:
         mark = " <- largest" if row.is_largest else ""
         drawn = page.bar(row.start_bytes, row.end_bytes, full, room, usable)
-        page.line(f"{row.name:{wide}} {row.gb:>8} {row.gib:>8}  {drawn}{mark}")
+        own = f" {row.gb_per_gpu:>14}" if split > 1 else ""
+        page.line(f"{row.name:{wide}} {row.gb:>8} {row.gib:>8}{own}  {drawn}{mark}")
     if card and usable is not None:
-        drawn = page.bar(0.0, usable, full, room)
-        shown = f"{usable / 1e9:,.1f}", f"{usable / 2**30:,.1f}"
-        page.line(f"{names[-1][:wide]:{wide}} {shown[0]:>8} {shown[1]:>8}  {drawn} of {gb(card[1])} shown by the device")
+        cells = (f" {'':>8} {'':>8} {decimals(usable / BYTES_PER_GB):>14}" if split > 1 else
+                 f" {decimals(usable / BYTES_PER_GB):>8} {decimals(usable / BYTES_PER_GIB):>8}")
+        page.line(f"{last[:wide]:{wide}}{cells}  {page.bar(0.0, usable, full, room)} of {gb(card[1])}")
 
 
 def _places(page: Page, group: PlaceGroup) -> None:
