@@ -122,10 +122,11 @@ class Catalog:
         self._models[name] = model
         return model
 
-    def checkpoint(self, name: str, assume: bool = False) -> Checkpoint | None:
+    def checkpoint(self, name: str, assume: bool = False, weights: str | None = None) -> Checkpoint | None:
         """Return the model of a file, a folder, or `hub:org/name`, with its format and bytes; None where the name means none of them.
 
-        With `assume` an unknown architecture is read as a plain decoder. Faults of the file or the Hub are `InputError`.
+        With `assume` an unknown architecture is read as a plain decoder. `weights` names the format where the file's own cannot be
+        read. Faults of the file or the Hub are `InputError`.
         """
         if name in self.model_files:
             return None
@@ -134,8 +135,8 @@ class Catalog:
         if name.startswith("hub:"):
             from planner.readers.hub import read_hub
 
-            return read_hub(name, self.weight_formats, assume)
-        return read_checkpoint(Path(name), self.weight_formats, assume) if is_checkpoint_path(name) else None
+            return read_hub(name, self.weight_formats, assume, weights)
+        return read_checkpoint(Path(name), self.weight_formats, assume, weights) if is_checkpoint_path(name) else None
 
     def weight_format(self, name: str) -> WeightFormat:
         """Return a weight format by id."""

@@ -10,6 +10,7 @@ from planner.catalog import Catalog
 from planner.errors import Fault, InputError, did_you_mean
 from planner.physics import memory
 from planner.physics.memory import Footprint
+from planner.readers.checkpoint import Checkpoint, is_checkpoint_path
 from planner.schema.engine import EngineProfile
 from planner.schema.llm import KvFormat, Llm, WeightFormat
 
@@ -29,11 +30,16 @@ class Question:
     weights_bytes: float | None = None
     overhead_bytes: float | None = None
     """Activations and overhead of one GPU together, instead of the engine's profile."""
+    checkpoint: Checkpoint | None = None
+    """The file the model was read from: its own bytes count wherever the weights stay in its format."""
 
     @cached_property
     def footprint(self) -> Footprint:
         """What model, formats and engine fix before a GPU is named."""
-        return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes)
+        file = self.checkpoint
+        if file is None or self.weights.id != file.weights.id:
+            return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes)
+        return memory.footprint(self.llm, file.weights, self.kv, self.engine, self.weights_bytes, file.weights_bytes_by_component)
 
     @property
     def fraction(self) -> float:
@@ -41,13 +47,30 @@ class Question:
         return self.engine.memory_fraction if self.memory_frac is None else self.memory_frac
 
 
-def ask(
-    catalog: Catalog, llm: str, weights: str, kv_cache: str, context_tok: int, concurrency: int, engine: str | None = None,
-    memory_frac: float | None = None, margin_frac: float = 0.15, weights_bytes: float | None = None, overhead_bytes: float | None = None,
-) -> Question:
-    """Resolve ids to a `Question`. Every unknown id, and every format that the engine does not run, is told at once.
+def file_name(name: str) -> str:
+    """Return a model's name with `hub:` before a plain `org/name` that is no file here; any other name as it is.
 
-    Without `engine`: llama.cpp for GGUF weights, else vLLM.
+    >>> file_name("Qwen/Qwen3-8B"), file_name("qwen3_8b"), file_name("some/config.json")
+    ('hub:Qwen/Qwen3-8B', 'qwen3_8b', 'some/config.json')
+    """
+    if "/" not in name or is_checkpoint_path(name):
+        return name
+    from planner.readers.hub import PREFIX, hub_id
+
+    repo = hub_id(name)
+    return name if repo is None else PREFIX + repo
+
+
+def ask(
+    catalog: Catalog, llm: str, weights: str | None, kv_cache: str, context_tok: int, concurrency: int, engine: str | None = None,
+    memory_frac: float | None = None, margin_frac: float = 0.15, weights_bytes: float | None = None, overhead_bytes: float | None = None,
+    assume: bool = False,
+) -> Question:
+    """Resolve ids, files and names of the Hub to a `Question`. Every unknown id, and every format that the engine does not run, is
+    told at once.
+
+    Without `weights`: the format that the model's file states. Without `engine`: llama.cpp for GGUF weights, else vLLM. `assume`
+    reads an unknown architecture as a plain decoder.
     """
     faults: list[Fault] = []
 
@@ -58,8 +81,16 @@ def ask(
             faults.extend(error.faults)
             return None
 
-    model = found(catalog.llm, llm)
-    weight_format = found(catalog.weight_format, weights)
+    file: Checkpoint | None = found(lambda name: catalog.checkpoint(file_name(name), assume, weights), llm)
+    model: Any = file.llm if file is not None else None if faults else found(catalog.llm, llm)
+    weight_format: Any = found(catalog.weight_format, weights) if weights is not None else None
+    if weights is None and file is not None and file.weights_are_stated:
+        weight_format = file.weights
+    elif weights is None and model is not None:
+        what = f"{file.path} does not state its format" if file is not None else f"no format named, and '{llm}' is no file that states one"
+        faults.append(Fault("", None, "--weights", what, f"add --weights {model.native_weights}, or another format"))
+    elif file is not None and weights == file.weights.id:
+        weight_format = file.weights
     kv_format = found(catalog.kv_format, kv_cache)
     name = engine or ("llama_cpp" if weight_format is not None and weight_format.is_gguf else "vllm")
     profile = found(catalog.engine, name)
@@ -77,5 +108,5 @@ def ask(
     if faults:
         raise InputError(faults)
     return Question(
-        model, weight_format, kv_format, profile, context_tok, concurrency, memory_frac, margin_frac, weights_bytes, overhead_bytes
+        model, weight_format, kv_format, profile, context_tok, concurrency, memory_frac, margin_frac, weights_bytes, overhead_bytes, file
     )

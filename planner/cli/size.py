@@ -20,9 +20,9 @@ SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
 
 
 @click.command()
-@click.option("--llm", required=True, help="Model id, or the path of a config.json.")
-@click.option("--weights", required=True, help="Weight format, e.g. bf16, fp8, awq_int4, q4_k_m.")
-@click.option("--kv-cache", required=True, help="Format of the KV cache, e.g. fp16, fp8, q8_0.")
+@click.option("--llm", required=True, help="Model id; config.json, .gguf, .safetensors, index.json or folder; or hub:org/name.")
+@click.option("--weights", help="Weight format, e.g. bf16, fp8, awq_int4, q4_k_m. A file's own where it states one.")
+@click.option("--kv-cache", default="fp16", show_default=True, help="Format of the KV cache, e.g. fp16, fp8, q8_0.")
 @click.option("--context", "context_tok", required=True, type=LEAST, help="Tokens of one session, prompt and output.")
 @click.option("--concurrency", required=True, type=LEAST, help="Sessions held open at once.")
 @click.option("--gpu", "gpu_id", help="Accelerator id; without it every accelerator is tried.")
@@ -34,13 +34,14 @@ SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
 @click.option("--margin-frac", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
 @click.option("--weights-gb", type=SIZE_GB, help="Bytes of the weights in GB (10^9), instead of the count by component.")
 @click.option("--overhead-gb", type=click.FloatRange(0.0, 1e6), help="Activations and overhead of one GPU in GB, not the profile's.")
+@click.option("--assume", is_flag=True, help="Read a file of an unknown architecture as a plain decoder, and say so.")
 @train_options
 @click.option("--catalog", "overlay", type=click.Path(path_type=Path), help="Folder with your own hardware, models and prices.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def size(
-    llm: str, weights: str, kv_cache: str, context_tok: int, concurrency: int, gpu_id: str | None, count: int | None,
+    llm: str, weights: str | None, kv_cache: str, context_tok: int, concurrency: int, gpu_id: str | None, count: int | None,
     tp: int | None, pp: int | None, engine: str | None, memory_frac: float | None, margin_frac: float,
-    weights_gb: float | None, overhead_gb: float | None, overlay: Path | None, as_json: bool, **training: Any,
+    weights_gb: float | None, overhead_gb: float | None, assume: bool, overlay: Path | None, as_json: bool, **training: Any,
 ) -> None:
     """Say what memory a model needs, what holds it, and what would make it fit.
 
@@ -49,9 +50,11 @@ def size(
     if training["train"] is not None:
         refuse_with_train({
             "--tp": tp, "--pp": pp, "--engine": engine, "--memory-frac": memory_frac, "--weights-gb": weights_gb,
-            "--overhead-gb": overhead_gb,
+            "--overhead-gb": overhead_gb, "--assume": assume or None,
         })
-        train(llm, weights, context_tok, concurrency, gpu_id, count, margin_frac, overlay, as_json, training)
+        from planner.sizing_question import file_name
+
+        train(file_name(llm), weights, context_tok, concurrency, gpu_id, count, margin_frac, overlay, as_json, training)
         return
     refuse_without_train(training)
     if gpu_id is None and (count or tp or pp):
@@ -64,7 +67,7 @@ def size(
     catalog = load_catalog(overlay)
     question = ask(
         catalog, llm, weights, kv_cache, context_tok, concurrency, engine, memory_frac, margin_frac,
-        None if weights_gb is None else weights_gb * BYTES_PER_GB, None if overhead_gb is None else overhead_gb * BYTES_PER_GB,
+        None if weights_gb is None else weights_gb * BYTES_PER_GB, None if overhead_gb is None else overhead_gb * BYTES_PER_GB, assume,
     )
     found = answer(catalog, question, gpu_id, count, tp, pp)
     if as_json:

@@ -6,6 +6,7 @@ then cost microseconds a call. All bytes are plain bytes; GB is 10â¹ and GiB 2Â
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -151,10 +152,13 @@ def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, flo
 
 
 def footprint(
-    llm: Llm, weights: WeightFormat, kv: KvFormat, engine: EngineProfile, weights_bytes: float | None = None
+    llm: Llm, weights: WeightFormat, kv: KvFormat, engine: EngineProfile, weights_bytes: float | None = None,
+    bytes_by_component: Mapping[str, float] | None = None,
 ) -> Footprint:
-    """Return the precomputed footprint. `weights_bytes` (a file's or a rule's) scales every component alike."""
+    """Return the precomputed footprint. `weights_bytes` (a rule's) scales every component alike; `bytes_by_component` are a file's own."""
     parts = weights_bytes_by_component(llm, weights)
+    if bytes_by_component is not None:
+        parts = {name: float(bytes_by_component.get(name, 0.0)) for name in parts}
     total = sum(parts.values())
     if weights_bytes is not None:
         parts = {name: value * weights_bytes / total for name, value in parts.items()}

@@ -56,45 +56,47 @@ def is_checkpoint_path(name: str) -> bool:
         return False
 
 
-def read_checkpoint(path: Path, formats: Mapping[str, WeightFormat], assume: bool = False) -> Checkpoint:
+def read_checkpoint(
+    path: Path, formats: Mapping[str, WeightFormat], assume: bool = False, weights: str | None = None
+) -> Checkpoint:
     """Return the model of a `config.json`, a `.gguf`, a `.safetensors`, an index of shards, or a folder that holds them.
 
-    Tensor data is never read. Raises `InputError` naming file, place and cure.
+    Tensor data is never read. `weights` names the format to take where the file's own quantisation cannot be read. Raises `InputError` naming file, place and cure.
     """
     if path.is_dir():
-        return _folder(path, formats, assume)
+        return _folder(path, formats, assume, weights)
     if path.name.endswith(".gguf"):
         from planner.readers.gguf_header import read_gguf
 
         found: Checkpoint = read_gguf(path, assume)
         return found
     if path.name.endswith(INDEX_END):
-        return _tensors(path, _beside(path), formats, assume)
+        return _tensors(path, _beside(path), formats, assume, weights)
     if path.name.endswith(".safetensors"):
         if not path.is_file():
             raise InputError([Fault(str(path), None, "", "there is no such file", "check the path")])
-        return _tensors(path, _beside(path), formats, assume)
-    return _config(path, formats, assume)
+        return _tensors(path, _beside(path), formats, assume, weights)
+    return _config(path, formats, assume, weights)
 
 
-def _folder(folder: Path, formats: Mapping[str, WeightFormat], assume: bool) -> Checkpoint:
+def _folder(folder: Path, formats: Mapping[str, WeightFormat], assume: bool, weights: str | None) -> Checkpoint:
     config = folder / CONFIG
     if not config.is_file():
         ggufs = sorted(folder.glob("*.gguf"))
         if len(ggufs) == 1:
-            return read_checkpoint(ggufs[0], formats, assume)
+            return read_checkpoint(ggufs[0], formats, assume, weights)
         named = ", ".join(path.name for path in ggufs[:MOST_NAMED])
         cure = f"give one of them: {named}" if ggufs else f"add the model's {CONFIG}, or give the path of one"
         raise InputError([Fault(str(folder), None, "", f"a folder without {CONFIG}", cure)])
     indexes = [folder / INDEX, *sorted(path for path in folder.glob("*" + INDEX_END) if path.name != INDEX)]
     index = next((path for path in indexes if path.is_file()), None)
     if index is not None:
-        return _tensors(index, config, formats, assume)
+        return _tensors(index, config, formats, assume, weights)
     files = sorted(path for path in folder.glob("*.safetensors") if path.name != "consolidated.safetensors")
     if files:
         whole = folder / "model.safetensors"
-        return _tensors(whole if whole in files else files[0], config, formats, assume)
-    return _config(config, formats, assume)
+        return _tensors(whole if whole in files else files[0], config, formats, assume, weights)
+    return _config(config, formats, assume, weights)
 
 
 def _beside(path: Path) -> Path:
@@ -117,17 +119,31 @@ def _loaded(config: Path, assume: bool) -> tuple[Mapping[str, Any], Mapping[str,
     return data, more, llm
 
 
-def _config(config: Path, formats: Mapping[str, WeightFormat], assume: bool) -> Checkpoint:
-    from planner.readers.quantization_config import states_weights, weights_of_config
+def _format(
+    data: Mapping[str, Any], llm: Llm, formats: Mapping[str, WeightFormat], more: Mapping[str, Any] | None, config: Path, named: str | None
+) -> WeightFormat:
+    """Return the format the file states; the one the user names where what it states cannot be read."""
+    from planner.readers.quantization_config import weights_of_config
+
+    try:
+        return weights_of_config(data, llm, formats, more, str(config))
+    except InputError:
+        if named is None or named not in formats:
+            raise
+        return formats[named]
+
+
+def _config(config: Path, formats: Mapping[str, WeightFormat], assume: bool, weights: str | None) -> Checkpoint:
+    from planner.readers.quantization_config import states_weights
 
     data, more, llm = _loaded(config, assume)
-    weights = weights_of_config(data, llm, formats, more, str(config))
-    return Checkpoint(llm, weights, None, config, weights_are_stated=states_weights(data, more))
+    form = _format(data, llm, formats, more, config, weights)
+    return Checkpoint(llm, form, None, config, weights_are_stated=states_weights(data, more))
 
 
-def _tensors(path: Path, config: Path, formats: Mapping[str, WeightFormat], assume: bool) -> Checkpoint:
+def _tensors(path: Path, config: Path, formats: Mapping[str, WeightFormat], assume: bool, weights: str | None) -> Checkpoint:
     """Return the model of an index or of shards, with their bytes: exact by component where the headers are there."""
-    from planner.readers.quantization_config import quantization_of, weights_of_config
+    from planner.readers.quantization_config import quantization_of
     from planner.readers.safetensors_header import read_index, read_shards, shards_of
     from planner.readers.tensor_names import bytes_by_component, packed_format
 
@@ -146,32 +162,29 @@ def _tensors(path: Path, config: Path, formats: Mapping[str, WeightFormat], assu
             what = f"{len(missing)} of {len(shards)} shards are not there ({named}), and no index states the sum of their bytes"
             raise InputError([Fault(str(path), None, "", what, "put the missing shards, or the index.json with its total_size, beside it")])
         notes.append(f"{len(missing)} of {len(shards)} shards are not there: the bytes are the index's, their split follows the shape.")
-        weights = weights_of_config(data, llm, formats, more, str(config))
-        parts = _by_shape(llm, weights)
+        form = _format(data, llm, formats, more, config, weights)
+        parts = _by_shape(llm, form)
         scale = total / sum(parts.values())
-        found = Checkpoint(llm, weights, {k: v * scale for k, v in parts.items()}, path, split_follows_shape=True)
+        found = Checkpoint(llm, form, {k: v * scale for k, v in parts.items()}, path, split_follows_shape=True)
         return replace(found, notes=(*notes, *_far_off(total, sum(parts.values()))))
     tensors, is_whole = read_shards(path.parent, shards)
     if not tensors:
         raise InputError([Fault(str(path), None, "", "holds no tensor", "give the file of the weights")])
+    stated = quantization_of(data, more) is not None
+    form = _format(data, llm, formats, more, config, weights) if stated else formats[packed_format(tensors)]
+    if total is not None and total != sum(tensor.byte_count for tensor in tensors):
+        notes.append(f"The index states {total} bytes, its shards hold {sum(tensor.byte_count for tensor in tensors)}: theirs count.")
     if not is_whole:
         notes.append("Only the first part of a file is there: its header states the bytes.")
-    if quantization_of(data, more) is None:
-        weights = formats[packed_format(tensors)]
-    else:
-        weights = weights_of_config(data, llm, formats, more, str(config))
     exact = bytes_by_component(tensors, llm.layer_count)
-    all_bytes = sum(exact.values())
-    if total is not None and total != all_bytes:
-        notes.append(f"The index states {total} bytes, the tensors of its shards are {all_bytes}: theirs count.")
     ahead = exact.pop("mtp")
     if ahead:
         notes.append(f"{ahead} bytes of multi-token-prediction layers are not counted: engines load them only to speculate.")
     if llm.params.head_count == 0 and exact["head"] and not llm.is_encoder:
         notes.append(f"The output head of {exact['head']} bytes repeats the tied embedding: it is counted once.")
         exact["head"] = 0
-    notes += _far_off(sum(exact.values()), sum(_by_shape(llm, weights).values()))
-    return Checkpoint(llm, weights, {name: float(value) for name, value in exact.items()}, path, tuple(notes))
+    notes += _far_off(sum(exact.values()), sum(_by_shape(llm, form).values()))
+    return Checkpoint(llm, form, {name: float(value) for name, value in exact.items()}, path, tuple(notes))
 
 
 def _by_shape(llm: Llm, weights: WeightFormat) -> dict[str, float]:

@@ -33,14 +33,14 @@ def hub_id(name: str) -> str | None:
     return plain if REPO.fullmatch(plain) and ".." not in plain and "--" not in plain else None
 
 
-def read_hub(name: str, formats: Mapping[str, WeightFormat], assume: bool = False) -> Checkpoint:
+def read_hub(name: str, formats: Mapping[str, WeightFormat], assume: bool = False, weights: str | None = None) -> Checkpoint:
     """Return the model of a Hub id (`hub:org/name` or `org/name`), named by it. Faults of the Hub and of the files are `InputError`."""
     from planner.readers.config_json import slug
 
     repo = hub_id(name)
     if repo is None:
         raise InputError([Fault("", None, "llm", f"'{name[:120]}' names no model of the Hub", f"write {PREFIX}organisation/name")])
-    found = read_checkpoint(fetch(repo), formats, assume)
+    found = read_checkpoint(fetch(repo), formats, assume, weights)
     llm = found.llm.model_copy(update={"id": slug(repo), "name": repo, "hf_repo": repo})
     return replace(found, llm=llm)
 
@@ -64,10 +64,11 @@ def _file(repo: str, name: str) -> Path | None:
     try:
         import huggingface_hub
         from huggingface_hub import errors
+        from huggingface_hub.utils.tqdm import disable_progress_bars
     except ImportError as error:
         raise _refuse(repo, "the package huggingface_hub is not installed", "pip install huggingface_hub, or") from error
     try:
-        huggingface_hub.utils.disable_progress_bars()
+        disable_progress_bars()
         found = huggingface_hub.hf_hub_download(repo, name, etag_timeout=TIMEOUT_S, dry_run=True)
         if (found.file_size or 0) > MOST_BYTES:
             raise _refuse(repo, f"its {name} is {found.file_size} bytes, more than {MOST_BYTES}", "give another model, or")
