@@ -40,6 +40,8 @@ class PlaceGroup:
     title: str
     rows: tuple[tuple[tuple[str, ...], float | None], ...]
     """Cells, and how full a GPU would be (nothing where the row has no bar)."""
+    names: str = ""
+    """Accelerators of a group that has no figures to show."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class SizeAnswer:
             "rule_weights_bytes": whole(q.llm.params.total_count * q.weights.rule_bytes_per_param),
             "sum": sum_line(q, need),
             "placements": [p.as_json() for p in self.placements],
+            "checkpoint": _checkpoint(q),
             "rung": self.rung,
             "warnings": [{"name": w.name, "text": w.text} for w in self.warnings],
             **({} if self.reason_code is None else {"reason_code": self.reason_code}),
@@ -132,12 +135,16 @@ class SizeAnswer:
         for n in sorted({p.gpu_count for p in last if p.fits}):
             of_count = [p for p in last if p.fits and p.gpu_count == n]
             title = f"{'one holds it' if n == 1 else f'{n} together hold it'}: {plural(len(of_count), 'accelerator')}"
-            groups.append(PlaceGroup(title, _alike(of_count, "")))
+            groups.append(PlaceGroup(title, _alike(of_count)))
         short = [p for p in last if not p.fits]
-        if short:
-            many = plural(len(short), "accelerator")
+        helped = [p for p in short if any(lever.fits for lever in p.lever_changes)]
+        lost = ", ".join(p.gpu.id for p in short if p not in helped)
+        if helped:
+            many = plural(len(helped), "accelerator")
             title = f"does not fit on up to {MOST_GPUS}, nor on one that serves alone: {many}, each with its nearest lever"
-            groups.append(PlaceGroup(title, _alike(short, "nothing tried here is enough")))
+            groups.append(PlaceGroup(title, _alike(helped)))
+        if lost:
+            groups.append(PlaceGroup(f"no change that was tried is enough: {plural(len(short) - len(helped), 'accelerator')}", (), lost))
         return groups
 
     @property
@@ -173,12 +180,12 @@ def _cells(p: Placement, last: str) -> tuple[str, ...]:
     return (str(p.gpu_count), f"{p.tp} x {p.pp}", gb(need), gb(room), shown_count(p.answer.max_sequences), longest, last)
 
 
-def _alike(places: list[Placement], no_lever: str) -> tuple[tuple[tuple[str, ...], float | None], ...]:
+def _alike(places: list[Placement]) -> tuple[tuple[tuple[str, ...], float | None], ...]:
     """Return one row for all placements whose figures are the same, the least memory first; the accelerators named in the last cell."""
     rows: dict[tuple[str, ...], list[Placement]] = {}
     for p in sorted(places, key=lambda p: (p.gpu_count, p.answer.usable_bytes_per_gpu, p.gpu.id)):
         best = next((lever for lever in p.lever_changes if lever.fits), None)
-        mark = "" if p.verdict == "fits" else "barely" if p.fits else no_lever if best is None else _short(best)
+        mark = "" if p.verdict == "fits" else "barely" if best is None else _short(best)
         rows.setdefault(_cells(p, mark), []).append(p)
     return tuple(
         ((*cells[:-1], f"{cells[-1]}: {names}" if cells[-1] else names), same[0].used_frac)
@@ -200,6 +207,15 @@ def _note(options: list[FormatOption]) -> str:
     if any(option.bits < FEW_BITS for option in options):
         parts.append("Below 4 bits only your own evaluation on your own task can say that it will do.")
     return " ".join(parts)
+
+
+def _checkpoint(q: Question) -> dict[str, Any] | None:
+    """Return where the model was read from and whether its bytes are the tensors' own; None for a model of the catalog."""
+    file = q.checkpoint
+    if file is None:
+        return None
+    is_exact = file.tensor_bytes_are_exact and q.weights_bytes is None and q.weights.id == file.weights.id
+    return {"path": file.path.as_posix(), "tensor_bytes_are_exact": is_exact, "notes": list(file.notes)}
 
 
 def answer(

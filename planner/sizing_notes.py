@@ -36,7 +36,7 @@ class SizeWarning:
 def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement], named: bool) -> list[SizeWarning]:
     """Return the warnings that this question and its placements earn; `named` says that the user chose the accelerator."""
     q = question
-    found = [*_of_weights(q, need), *_of_load(q, places)]
+    found = [*_of_file(q), *_of_weights(q, need), *_of_load(q, places)]
     shown = [p for p in places if named or p.fits]
     unified = [p for p in shown if p.gpu.memory_kind == "unified"]
     if unified:
@@ -98,6 +98,15 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
 
 def _gpu_bytes(gpu: Gpu) -> float:
     return device.usable_bytes(gpu, 1.0, 0.0)
+
+
+def _of_file(q: Question) -> list[SizeWarning]:
+    """What the model's own file earns: a shape read on assumption, and what its tensors say against its configuration."""
+    if q.checkpoint is None:
+        return []
+    notes = q.llm.notes or ""
+    found = [SizeWarning("assumed_shape", notes)] if notes.startswith("Assumed:") else []
+    return found + [SizeWarning("file", note) for note in q.checkpoint.notes]
 
 
 def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:

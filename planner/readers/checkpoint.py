@@ -61,7 +61,8 @@ def read_checkpoint(
 ) -> Checkpoint:
     """Return the model of a `config.json`, a `.gguf`, a `.safetensors`, an index of shards, or a folder that holds them.
 
-    Tensor data is never read. `weights` names the format to take where the file's own quantisation cannot be read. Raises `InputError` naming file, place and cure.
+    Tensor data is never read. `weights` names the format to take where the file's own quantisation cannot be read. Raises
+    `InputError` naming file, place and cure.
     """
     if path.is_dir():
         return _folder(path, formats, assume, weights)
