@@ -112,6 +112,10 @@ def _terms(page: Page, found: SizeAnswer) -> None:
 def _places(page: Page, group: PlaceGroup) -> None:
     if group.title:
         page.line(group.title)
+    for part in textwrap.wrap(group.names, page.width - 2, break_long_words=False, break_on_hyphens=False):
+        page.line(f"  {part}")
+    if not group.rows:
+        return
     rows = [cells for cells, _ in group.rows]
     widths = [max(len(head), *(len(row[i]) for row in rows)) for i, head in enumerate(HEADS)]
     indent = "  " if group.title else ""

@@ -18,6 +18,8 @@ Kind = Literal["split", "kv_cache", "weights", "sessions", "context", "gpus"]
 FEW_BITS = 4.0
 """Below it a format is offered with a warning: published losses grow steeply from here (hardware/formats.yaml)."""
 EIGHT_BITS = 8.0
+LITTLE_FRAC = 0.25
+"""Less of the sessions or of the context than this is hardly the load that was asked about: such a change comes last."""
 LEAST_CONTEXT_TOK = 256
 """Shorter contexts are not offered: a prompt and its answer hardly fit."""
 
@@ -65,13 +67,13 @@ class Lever:
     def harm(self) -> int:
         """Rank of what the change costs its user, 0 the least; among equals the order of `levers` stands.
 
-        Another split costs nothing; 8 bits next to nothing; then half the load, 4 bits, less than half, more GPUs, what
-        must be evaluated first, and two changes at once.
+        Another split costs nothing; 8 bits next to nothing; then half the load, 4 bits, a quarter of the load, more GPUs, what
+        must be evaluated first, two changes at once, and last what leaves less than a quarter of the load.
         """
-        if len(self.kinds) > 1:
-            return 7
-        if self.needs_evaluation:
-            return 6
+        if self.kept_frac < LITTLE_FRAC:
+            return 8
+        if len(self.kinds) > 1 or self.needs_evaluation:
+            return 7 if len(self.kinds) > 1 else 6
         kind = self.kinds[0]
         if kind in ("kv_cache", "weights"):
             return 1 if all(option.bits >= EIGHT_BITS for option in self.formats) else 3
@@ -240,7 +242,10 @@ def _of_load(
 
 
 def _with_load(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[Lever]:
-    """Return the format with the most bits that fits with fewer sessions, and the one that fits with a shorter context."""
+    """Return the format with the most bits that fits with fewer sessions, and the one that fits with a shorter context.
+
+    One that leaves at least a quarter of the load is preferred to one that leaves less.
+    """
     found: list[Lever] = []
     if not options:
         return found
@@ -249,10 +254,16 @@ def _with_load(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[
     for change, (tok, sessions) in ((_sessions, (case.context_tok, 1)), (_context, (shortest_tok, case.concurrency))):
         if case.need(smallest.footprint, tok, sessions) > case.usable_bytes:
             continue
-        tried = (change(option.footprint, case, option, kind) for option in options)
-        lever = next((lever for lever in tried if lever is not None and lever.fits), None)
-        if lever is not None:
-            found.append(lever)
+        first: Lever | None = None
+        for option in options:
+            lever = change(option.footprint, case, option, kind)
+            if lever is not None and lever.fits:
+                first = first or lever
+                if lever.kept_frac >= LITTLE_FRAC:
+                    first = lever
+                    break
+        if first is not None:
+            found.append(first)
     return found
 
 

@@ -123,6 +123,7 @@ def test_every_accelerator_stands_in_one_group_with_its_lever(run: Run) -> None:
     tried = {p["gpu"] for p in data["placements"]}
     assert code == 0 and all(words.count(gpu) == 1 for gpu in tried)
     good, bad = table.split("does not fit on up to 8")
+    assert "nearest lever" in bad
     for gpu in tried:
         assert (gpu in re.findall(r"[a-z0-9_.]+", good)) is any(p["fits"] for p in data["placements"] if p["gpu"] == gpu)
     assert "KV in fp8" in bad and max(map(len, out.split("smallest rung:")[0].splitlines()[2:])) <= 120
