@@ -66,16 +66,14 @@ def read_checkpoint(
     """
     if path.is_dir():
         return _folder(path, formats, assume, weights)
+    if path.name.endswith((".gguf", ".safetensors")) and not path.is_file():
+        raise InputError([Fault(str(path), None, "", "there is no such file", "check the path")])
     if path.name.endswith(".gguf"):
         from planner.readers.gguf_header import read_gguf
 
         found: Checkpoint = read_gguf(path, assume)
         return found
-    if path.name.endswith(INDEX_END):
-        return _tensors(path, _beside(path), formats, assume, weights)
-    if path.name.endswith(".safetensors"):
-        if not path.is_file():
-            raise InputError([Fault(str(path), None, "", "there is no such file", "check the path")])
+    if path.name.endswith((INDEX_END, ".safetensors")):
         return _tensors(path, _beside(path), formats, assume, weights)
     return _config(path, formats, assume, weights)
 

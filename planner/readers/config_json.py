@@ -29,6 +29,7 @@ from planner.readers.hf_families import (
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import Shape
 from planner.readers.hf_vision import vision_count
+from planner.readers.quantization_config import native_format_id
 from planner.schema.llm import Llm
 
 MOST_BYTES = 5_000_000
@@ -36,7 +37,6 @@ TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 TOWER_SECTIONS = ("vision_config", "audio_config")
 PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
 PREDICTION_NOTE = "The multi-token-prediction layers of the checkpoint are not counted."
-DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def read_config_json(path: Path, assume: bool = False) -> Llm:
@@ -176,7 +176,7 @@ def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, con
     }
     return Llm.model_validate(
         {
-            "id": slug(name), "name": name, "family": slug(model_type), "native_weights": native_weights(data),
+            "id": slug(name), "name": name, "family": slug(model_type), "native_weights": native_format_id(data, str(path)),
             "max_context_tok": context_tok, "vocab_size": shape.vocab_size, "hidden_size": shape.hidden_size,
             "layer_count": shape.layer_count, "attention": shape.attention_groups(), "mlp": shape.mlp_groups(),
             "params": shape.parameter_counts(), "is_encoder": model_type in ENCODERS or is_encoder_alone(_architectures(data)),
@@ -207,43 +207,9 @@ def _name(path: Path) -> str:
     return stem[:200] or "config"
 
 
-def native_weights(data: Mapping[str, Any]) -> str:
-    """Return the format of the checkpoint: from `quantization_config` where there is one, else from the dtype, else bf16."""
-    for part in _parts(data):
-        quantization = part.get("quantization_config")
-        if isinstance(quantization, Mapping):
-            return _quantized(quantization)
-    for part in _parts(data):
-        dtype = part.get("dtype") or part.get("torch_dtype")
-        if isinstance(dtype, str) and dtype in DTYPES:
-            return DTYPES[dtype]
-    return "bf16"
-
-
 def _parts(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the whole file and its language sections."""
     return [data, *(data[name] for name in TEXT_SECTIONS if isinstance(data.get(name), Mapping))]
-
-
-def _quantized(quantization: Mapping[str, Any]) -> str:
-    """Return the id of `hardware/formats.yaml` for a quantisation, or the method's own name where it has none there."""
-    method = str(quantization.get("quant_method", "")).lower()
-    text = json.dumps(quantization, default=str).lower()
-    if method == "compressed-tensors":
-        bits, is_float = re.search(r'"num_bits": (\d+)', text), '"type": "float"' in text
-        has_small_groups = '"group_size": 32' in text
-        named = {
-            ("4", True): "mxfp4" if has_small_groups else "nvfp4",
-            ("4", False): "w4a16_int4_g32" if has_small_groups else "w4a16_int4",
-            ("8", True): "fp8_channel" if '"strategy": "channel"' in text else "fp8",
-            ("8", False): "int8",
-        }
-        return named.get((bits[1], is_float), slug(method)) if bits else slug(method)
-    if method == "modelopt":
-        return "nvfp4" if "nvfp4" in text else "fp8" if "fp8" in text else slug(method)
-    if method == "fp8":
-        return "fp8_block" if quantization.get("weight_block_size") else "fp8"
-    return {"awq": "awq_int4", "gptq": "gptq_int4", "bitsandbytes": "bnb_nf4"}.get(method, slug(method) if method else "bf16")
 
 
 def _vision_heads(vision: Mapping[str, Any]) -> int:

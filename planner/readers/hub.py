@@ -6,6 +6,7 @@ only here, when a Hub id is asked for.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,29 +61,28 @@ def fetch(repo: str) -> Path:
 
 
 def _file(repo: str, name: str) -> Path | None:
-    """Return a fetched file, None where the model has no such file."""
+    """Return a fetched file, None where the model has no such file.
+
+    One request without retries asks for the size; where it meets no network, the cache answers.
+    """
     try:
-        import huggingface_hub
+        import huggingface_hub as hub
         from huggingface_hub import errors
         from huggingface_hub.utils.tqdm import disable_progress_bars
     except ImportError as error:
         raise _refuse(repo, "the package huggingface_hub is not installed", "pip install huggingface_hub, or") from error
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    disable_progress_bars()
     try:
-        disable_progress_bars()
-        found = huggingface_hub.hf_hub_download(repo, name, etag_timeout=TIMEOUT_S, dry_run=True)
-        if (found.file_size or 0) > MOST_BYTES:
-            raise _refuse(repo, f"its {name} is {found.file_size} bytes, more than {MOST_BYTES}", "give another model, or")
-        return Path(huggingface_hub.hf_hub_download(repo, name, etag_timeout=TIMEOUT_S))
+        size = hub.get_hf_file_metadata(hub.hf_hub_url(repo, name), timeout=TIMEOUT_S).size or 0
+        if size > MOST_BYTES:
+            raise _refuse(repo, f"its {name} is {size} bytes, more than {MOST_BYTES}", "give another model, or")
+        return Path(hub.hf_hub_download(repo, name, etag_timeout=TIMEOUT_S))
     except errors.GatedRepoError as error:
         raise _refuse(repo, "is gated", "accept its terms on the Hub and run `hf auth login`, or") from error
     except errors.RepositoryNotFoundError as error:
         raise _refuse(repo, "is not on the Hub, or is private", "check the name, log in with `hf auth login`, or") from error
-    except errors.LocalEntryNotFoundError as error:
-        if name != FILES[0]:
-            return None
-        what = "the Hub cannot be reached and its config.json is not in the cache"
-        raise _refuse(repo, what, "go online, unset HF_HUB_OFFLINE, or") from error
-    except errors.EntryNotFoundError:
+    except errors.RemoteEntryNotFoundError:
         return None
     except errors.HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
@@ -91,8 +91,22 @@ def _file(repo: str, name: str) -> Path | None:
         raise _refuse(repo, f"the Hub answered with status {status}", "try again later, or") from error
     except errors.HFValidationError as error:
         raise _refuse(repo, "is not a name of the Hub", "write hub:organisation/name, or") from error
-    except OSError as error:
-        raise _refuse(repo, f"the Hub cannot be reached: {type(error).__name__}", "go online, or") from error
+    except (getattr(errors, "HTTPError", OSError), OSError) as error:
+        return _cached(repo, name, error)
+
+
+def _cached(repo: str, name: str, error: Exception) -> Path | None:
+    """Return a file from the local cache, for there is no network; None where only the config.json is needed and this is another."""
+    import huggingface_hub as hub
+    from huggingface_hub import errors
+
+    try:
+        return Path(hub.hf_hub_download(repo, name, local_files_only=True))
+    except errors.LocalEntryNotFoundError:
+        if name != FILES[0]:
+            return None
+        what = f"the Hub cannot be reached ({type(error).__name__}) and the cache has no config.json of {repo}"
+        raise _refuse(repo, what, "go online, unset HF_HUB_OFFLINE, or") from error
 
 
 def _refuse(repo: str, what: str, cure: str) -> InputError:

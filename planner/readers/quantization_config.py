@@ -103,7 +103,7 @@ def states_weights(data: Mapping[str, Any], hf_quant: Mapping[str, Any] | None =
     )
 
 
-def native_format_id(data: Mapping[str, Any]) -> str:
+def native_format_id(data: Mapping[str, Any], file: str = "") -> str:
     """Return the id of the format a config.json says its checkpoint is in; a method without one there is named by itself.
 
     Raises `InputError` where the figures of a known method are absurd.
@@ -114,7 +114,7 @@ def native_format_id(data: Mapping[str, Any]) -> str:
     method = _method(quantization)
     if method not in METHODS and not method.startswith("modelopt"):
         return re.sub(r"[^a-z0-9.]+", "_", method).strip("_") or dtype_of(data)
-    schemes = read_quantization(quantization, "", data).schemes
+    schemes = read_quantization(quantization, file, data).schemes
     return min(schemes, key=lambda s: s.bits).format_id if schemes else dtype_of(data)
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.readers.config_json import MOST_BYTES, native_weights, read_config_json, slug
+from planner.readers.config_json import MOST_BYTES, read_config_json, slug
+from planner.readers.quantization_config import native_format_id
 from planner.readers.hf_families import FAMILIES
 from planner.schema.llm import Llm
 
@@ -193,7 +194,7 @@ def compressed(**weights: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_native_format(data: dict[str, Any], expected: str) -> None:
-    assert native_weights(data) == expected
+    assert native_format_id(data) == expected
 
 
 def test_a_file_called_config_takes_its_folder_s_name(tmp_path: Path) -> None:
