@@ -7,6 +7,7 @@ anyone may have written, so only those whose worst case is a few thousand steps 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -15,12 +16,15 @@ MOST_PATTERNS = 20_000
 MOST_SLOW_PATTERNS = 200
 """Globs, parts and expressions are tried one by one; whole names are looked up."""
 MOST_LETTERS = 300
-MOST_OPEN_ENDS = 3
-"""`.*` and its like in one expression: three over names of 60 letters are at most 60^3 / 6 = 36,000 steps."""
+MOST_STARS = 3
+MOST_NAME_LETTERS = 60
+MOST_STEPS = 50_000
+"""Ways all expressions of a list may split one name: an open end stops at any letter, a group takes any alternative."""
 SYNONYMS = (("block_sparse_moe", "mlp"), ("feed_forward", "mlp"), ("shared_experts", "shared_expert"), ("shared_mlp", "shared_expert"))
 PREFIXES = ("model.", "model.language_model.", "language_model.model.", "")
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(?=[\d*])")
-OPEN_END = re.compile(r"(?:\.|\\[wWsSD]|\[[^\]]*\])(?:[*+]|\{\d*,?\d*\})")
+CLASS = re.compile(r"\[\^?(?:\w(?:-\w)?|\.)+\]")
+OPEN_END = re.compile(r"(?:(?<!\\)\.|\\[wWsSD]|\[\^?(?:\w(?:-\w)?|\.)+\])(?:[*+]|\{\d*,?\d*\})\??")
 DIGITS = re.compile(r"\\d[*+]|\[0-9\][*+]")
 
 
@@ -51,6 +55,7 @@ class Patterns:
         self._parts: list[str] = []
         self._globs: list[str] = []
         self._expressions: list[re.Pattern[str]] = []
+        self._steps = 0
         for number, pattern in enumerate(patterns):
             if not isinstance(pattern, str) or not pattern or len(pattern) > MOST_LETTERS or number >= MOST_PATTERNS:
                 self._refuse(f"entry {number} is not a short name, or there are more than {MOST_PATTERNS}")
@@ -78,8 +83,8 @@ class Patterns:
         if name.endswith("*") and "*" not in stem and stem and not stem[-1].isdigit():
             name = stem
         if any(sign in name for sign in "*?["):
-            if name.count("*") > MOST_OPEN_ENDS:
-                self._refuse(f"glob {pattern[:60]!r} has more than {MOST_OPEN_ENDS} stars")
+            if name.count("*") > MOST_STARS:
+                self._refuse(f"glob {pattern[:60]!r} has more than {MOST_STARS} stars")
                 return
             self._add_once(self._globs, name)
         elif name.startswith("layers."):
@@ -93,15 +98,19 @@ class Patterns:
             into.append(name)
 
     def _add_expression(self, text: str) -> None:
+        """Take an expression of letters, classes, open ends and plain alternatives, as long as the worst case of all stays small."""
         body = text
         while body.endswith((".*", ".*$")):
             body = body.removesuffix("$").removesuffix(".*")
-        calm = DIGITS.sub("0", body)
-        if re.search(r"\)\s*[*+{?]|\(\?(?!:)|\\[1-9]|[*+}]\+", calm) or len(OPEN_END.findall(calm)) > MOST_OPEN_ENDS:
-            self._refuse(f"expression {text[:60]!r} repeats groups, looks around, or has more than {MOST_OPEN_ENDS} open ends")
+        calm = DIGITS.sub("0", body.replace("(?:", "("))
+        rest = OPEN_END.sub("", calm)
+        if re.search(r"(?<!\\)[*+{?]|\\[1-9AbBzZgpuUxN]|\[", CLASS.sub("", rest)):
+            self._refuse(f"expression {text[:60]!r} repeats groups or letters, looks around, or refers back")
             return
-        if re.search(r"(?<![.\]\\wWsSD])[*+]", OPEN_END.sub("", calm)):
-            self._refuse(f"expression {text[:60]!r} repeats a letter")
+        ends, groups = len(OPEN_END.findall(calm)), rest.count("(")
+        self._steps += math.comb(MOST_NAME_LETTERS + ends, ends) * (rest.count("|") + 1) ** max(1, groups)
+        if self._steps > MOST_STEPS:
+            self._refuse(f"expression {text[:60]!r} and those before it may take more than {MOST_STEPS} steps a name")
             return
         try:
             self._expressions.append(re.compile(body))
