@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from planner.errors import InputError
 from planner.readers.config_json import MOST_BYTES, read_config_json, slug
-from planner.readers.quantization_config import native_format_id
 from planner.readers.hf_families import FAMILIES
+from planner.readers.quantization_config import native_format_id
 from planner.schema.llm import Llm
 
 FIXTURES = Path(__file__).parent / "fixtures" / "config_json"
