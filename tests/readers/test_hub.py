@@ -14,7 +14,11 @@ from huggingface_hub import errors
 from planner.catalog import load_catalog
 from planner.errors import InputError
 from planner.readers.hub import FILES, hub_id, read_hub
-from tests.readers.test_checkpoint import CONFIG
+
+CONFIG: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 2048, "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}
 
 
 class Hub:
