@@ -48,8 +48,9 @@ class Hub:
 
 def made(kind: type[Any], status: int) -> Exception:
     """Return one of the package's faults with a status, whatever its constructor asks for."""
-    error: Exception = kind.__new__(kind)
-    error.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
+    error: Any = Exception.__new__(kind)
+    error.response = SimpleNamespace(status_code=status)
+    assert isinstance(error, Exception)
     return error
 
 
