@@ -46,9 +46,9 @@ class Hub:
         return str(path)
 
 
-def made(kind: type[Any], status: int) -> Exception:
+def made(kind: Any, status: int) -> Exception:
     """Return one of the package's faults with a status, whatever its constructor asks for."""
-    error: Any = Exception.__new__(kind)
+    error: Any = kind.__new__(kind)
     error.response = SimpleNamespace(status_code=status)
     assert isinstance(error, Exception)
     return error
