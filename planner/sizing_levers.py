@@ -115,7 +115,7 @@ class Choices:
             q = self.question
             forms = {
                 form.id: form for form in self.catalog.weight_formats.values()
-                if self._engine_loads(form) and _computes(gpu, form)
+                if form.is_proposed and self._engine_loads(form) and _computes(gpu, form)
                 and self.footprint(form, q.kv).weights_bytes < 0.98 * q.footprint.weights_bytes
             }
             options = [

@@ -13,10 +13,10 @@ from planner.errors import Fault, InputError, did_you_mean
 from planner.formatting import count as shown_count
 from planner.formatting import gb, gib
 from planner.physics.device import usable_bytes
-from planner.physics.memory import weights_bytes_by_component
 from planner.physics.training import TrainingTerms, base_bytes_by_component, host_bytes, trained_count, training_terms
 from planner.physics.training_linears import adapter_count
 from planner.physics.training_recipe import CHECKPOINTINGS, METHODS, TARGETS, Checkpointing, Method, Recipe
+from planner.physics.weights import weights_bytes_by_component
 from planner.readers.yaml_file import read_yaml, validate
 from planner.schema.hardware import Gpu
 from planner.schema.llm import Llm, WeightFormat

@@ -16,7 +16,7 @@ from planner.physics.activations import activation_bytes, batch_default, overhea
 from planner.physics.device import usable_bytes
 from planner.physics.kv_cache import KvPart, kv_part, paged_tok
 from planner.physics.parallelism import end_stage_frac, llm_valid_tp, stage_frac
-from planner.physics.work import DEFAULT_BITS_PER_WEIGHT, bits_by_component
+from planner.physics.weights import weights_bytes_by_component
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu
 from planner.schema.llm import KvFormat, Llm, WeightFormat
@@ -133,22 +133,6 @@ class DoesNotFit:
             f"needs {gb(self.per_gpu_bytes)} per GPU, {gb(self.usable_bytes_per_gpu)} usable; "
             f"the largest term is {self.dominant_term.replace('_', ' ')} with {gb(largest)}"
         )
-
-
-def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, float]:
-    """Return the bytes of each component: parameters × bits ÷ 8, scales and zero points inside the bits.
-
-    A component that the format does not name stays in 16 bit; routed experts are stored as the MLP where they have no
-    entry of their own; an embedding that is the output head too (tied) takes the wider of both.
-    """
-    bits = bits_by_component(llm, weights.bits_per_weight)
-    p = llm.params
-    counts = {
-        "embedding": p.embedding_count, "head": p.head_count, "attention": p.attention_count, "mlp": p.mlp_count,
-        "experts": p.experts_count, "router": p.router_count, "norm": p.norm_count,
-        "recurrent": p.recurrent_count, "vision": p.vision_count, "other": p.other_count,
-    }
-    return {name: count * bits.get(name, DEFAULT_BITS_PER_WEIGHT) / 8 for name, count in counts.items()}
 
 
 def footprint(

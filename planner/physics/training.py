@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.physics.memory import weights_bytes_by_component
 from planner.physics.training_activations import activation_bytes, logits_bytes
 from planner.physics.training_linears import adapter_count, linears
 from planner.physics.training_recipe import Recipe
+from planner.physics.weights import weights_bytes_by_component
 from planner.schema.llm import Llm
 from planner.schema.training import Optimizer, TrainingData
 

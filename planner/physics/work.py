@@ -36,7 +36,7 @@ class Work:
     layer_count: int
     hidden_size: int
     every_step_bytes: float
-    """Weights read whatever the batch: attention, dense feed-forward, router, norms, output head."""
+    """Weights read whatever the batch: attention, recurrent layers, dense feed-forward, router, norms, output head."""
     experts_bytes: float
     """Routed experts, all of them; a step reads the distinct ones."""
     expert_count: int
@@ -115,7 +115,7 @@ def work_of(llm: Llm, bits_per_weight: Mapping[Any, float], kv_bytes_per_value: 
         layer_count=llm.layer_count,
         hidden_size=llm.hidden_size,
         every_step_bytes=stored(p.attention_count, "attention") + stored(p.mlp_count, "mlp") + stored(p.router_count, "router")
-        + stored(p.norm_count, "norm") + stored(llm.active_other_count, "other") + head,
+        + stored(p.norm_count, "norm") + stored(p.recurrent_count, "recurrent") + stored(llm.active_other_count, "other") + head,
         experts_bytes=stored(p.experts_count, "experts"),
         expert_count=moe[0].expert_count if moe else 1,
         top_k=moe[0].top_k if moe else 1,

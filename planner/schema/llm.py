@@ -164,9 +164,10 @@ class Llm(Sourced):
 
     @property
     def active_other_count(self) -> int:
-        """The part of `other_count` that every decoded token multiplies: recurrent layers, but no vision tower and no look-up table."""
+        """The part of `other_count` that every decoded token multiplies: all of it but look-up tables and prediction layers."""
         p = self.params
-        rest = p.active_count - p.attention_count - p.mlp_count - p.router_count - p.norm_count - p.head_count - self.active_experts_count
+        known = p.attention_count + p.mlp_count + p.router_count + p.norm_count + p.head_count + p.recurrent_count
+        rest = p.active_count - known - self.active_experts_count
         if p.head_count == 0 and rest >= p.embedding_count:
             rest -= p.embedding_count
         return max(0, min(rest, p.other_count))
@@ -174,6 +175,37 @@ class Llm(Sourced):
 
 Component = Literal["attention", "mlp", "experts", "embedding", "head", "router", "norm", "recurrent", "vision", "other"]
 """Parts of a model that a format stores alike."""
+
+
+GgufType = Literal[
+    "f32", "f16", "q8_0", "q6_k", "q5_1", "q5_k", "q5_0", "q4_1", "q4_k", "q4_0", "iq4_nl", "iq4_xs", "q3_k", "iq3_s", "iq3_xxs",
+    "q2_k", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s",
+]
+GgufTensor = Literal["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
+GgufLayers = Literal["all", "more_bits", "first_eighth", "first_sixteenth", "first_2", "first_4", "middle"]
+
+
+class GgufRule(Frozen):
+    """An exception from a file type's base type: one matrix, in some layers, of some models."""
+
+    tensor: GgufTensor
+    type: GgufType
+    layers: GgufLayers = "all"
+    when: Literal["always", "gqa_4", "gqa_below_4"] = "always"
+    """`gqa_4`: four or more query heads a KV head."""
+
+
+class GgufRecipe(Frozen):
+    """The tensor types of a GGUF file type. Of its `rules` the first that fits a matrix holds."""
+
+    base: GgufType
+    head: GgufType = "q6_k"
+    """Of the output head, and of the embedding where it is the head too."""
+    embedding: GgufType | None = None
+    """Of the input embedding where it is not `base`."""
+    rules: tuple[GgufRule, ...] = ()
+    is_large: bool = False
+    """Keeps the attention output at `base` in models of eight experts (Q3_K_L)."""
 
 
 class WeightFormat(Sourced):
@@ -188,6 +220,12 @@ class WeightFormat(Sourced):
     compute_dtype: Literal["fp32", "bf16", "fp16", "fp8", "int8", "fp4"]
     """Matrix products run in this dtype where the accelerator has it, else in `bf16` after dequantisation."""
     is_gguf: bool = False
+    gguf: GgufRecipe | None = None
+    """How llama.cpp chooses tensor types: with it the bits follow the model's shape, and `bits_per_weight` is Llama-3.1-8B's."""
+    group_size: PositiveCount | None = None
+    """Weights along a row, or rows of a block, that share a scale: engines that keep groups whole refuse shards that cut one."""
+    is_proposed: bool = True
+    """False: computed where it is named, never suggested as a lever, because no loss is published for it."""
     quality_note: Text | None = None
     quality_loss_frac: float | None = None
     """Relative loss of the cited metric against 16 bit; its source is `sources.quality_loss_frac`."""

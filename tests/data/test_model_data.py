@@ -51,6 +51,18 @@ def test_file_is_valid_and_named_by_its_id(name: str) -> None:
     assert llm.hf_repo
 
 
+TOTALS = yaml.safe_load((Path(__file__).parent / "parameter_totals.yaml").read_text(encoding="utf-8"))["totals"]
+
+
+def test_every_model_has_a_total_counted_apart() -> None:
+    assert set(TOTALS) == set(IDS)
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_the_components_sum_to_the_total_counted_apart(name: str) -> None:
+    assert model(name).params.total_count == TOTALS[name]["total_count"]
+
+
 def test_the_native_formats_are_formats_of_the_catalog() -> None:
     text = (MODELS.parents[1] / "hardware" / "formats.yaml").read_text(encoding="utf-8")
     known = set(re.findall(r"^\s*- id: (\S+)", text, flags=re.MULTILINE))
@@ -79,19 +91,47 @@ def test_active_parameters_are_the_parts_a_token_multiplies(name: str) -> None:
     """Attention, feed-forward, router, norms, head, used experts and the active part of the rest give `active_count` exactly."""
     llm = model(name)
     p = llm.params
-    parts = p.attention_count + p.mlp_count + p.router_count + p.norm_count + p.head_count
+    parts = p.attention_count + p.mlp_count + p.router_count + p.norm_count + p.head_count + p.recurrent_count
     parts += llm.active_experts_count + llm.active_other_count
     assert p.active_count in ({parts} if p.head_count else {parts, parts + p.embedding_count})
 
 
 def test_the_vision_tower_is_not_active_and_the_recurrent_layers_are() -> None:
-    """Qwen3.5-35B-A3B: 446,571,248 of `other_count` are the tower; 30 DeltaNet layers by hand are the rest."""
+    """Qwen3.5-35B-A3B: 446,571,248 are the tower; 30 DeltaNet layers by hand are the recurrent part."""
     llm = model("qwen3.5_35b_a3b")
     channels = 2 * 16 * 128 + 32 * 128
     layer = 2048 * (channels + 2 * 32 * 128 + 2 * 32) + channels * 4 + 2 * 32 + 128
-    assert llm.active_other_count == 30 * layer == llm.params.other_count - 446_571_248
-    assert model("gemma_3_27b").active_other_count == 0
-    assert model("llama_3.1_8b").active_other_count == 0
+    assert llm.params.recurrent_count == 30 * layer
+    assert llm.params.vision_count == 446_571_248
+    assert llm.params.other_count == llm.active_other_count == model("gemma_3_27b").active_other_count == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "layer"),
+    [
+        # Mamba-2 by hand: in (inner x 2 + 2 groups x state + heads), out, convolution with bias, A, D, dt bias, inner norm
+        ("nemotron_3_nano_30b_a3b", 23, 2688 * (2 * 4096 + 2 * 8 * 128 + 64) + 4096 * 2688 + (4096 + 2 * 8 * 128) * 5 + 3 * 64 + 4096),
+        ("nemotron_h_8b", 24, 4096 * (2 * 8192 + 2 * 8 * 128 + 128) + 8192 * 4096 + (8192 + 2 * 8 * 128) * 5 + 3 * 128 + 8192),
+        # Gated DeltaNet: 48 value heads and 16 key heads of 128; q, k, v and gate, two vectors a head, out
+        ("qwen3.6_27b", 48, 5120 * (2 * 2048 + 3 * 6144 + 2 * 48) + (2 * 2048 + 6144) * 4 + 2 * 48 + 128),
+        ("qwen3_next_80b_a3b", 36, 2048 * (2 * 2048 + 3 * 4096 + 2 * 32) + (2 * 2048 + 4096) * 4 + 2 * 32 + 128),
+    ],
+)
+def test_recurrent_layers_are_their_matrices(name: str, layers: int, layer: int) -> None:
+    """Widths of the published config.json of each model, multiplied out."""
+    assert model(name).params.recurrent_count == layers * layer
+
+
+@pytest.mark.parametrize("name", IDS)
+def test_layers_with_a_state_have_recurrent_parameters_and_no_others_do(name: str) -> None:
+    llm = model(name)
+    assert bool(llm.params.recurrent_count) == any(g.kind == "linear" for g in llm.attention)
+
+
+def test_what_is_left_in_other_is_known() -> None:
+    """Per-layer embeddings (Gemma 4 E), a prediction layer, hyper-connections, position tables: nothing above 0.5 % beside them."""
+    large = {name for name in IDS if model(name).params.other_count > 0.005 * model(name).params.total_count}
+    assert large == {"gemma_4_e2b", "gemma_4_e4b", "mimo_7b"}
 
 
 @pytest.mark.parametrize("name", IDS)
