@@ -12,9 +12,8 @@ from functools import cached_property
 from planner.catalog import Catalog
 from planner.errors import InputError
 from planner.physics.activations import batch_default, chunk_tok
-from planner.physics.device import usable_bytes
 from planner.physics.efficiency import ChosenEfficiency, choose_efficiency, format_class, link_between, peak_flop_per_s
-from planner.physics.memory import Footprint, MemoryTerms, footprint, max_sequences, terms
+from planner.physics.memory import Footprint, MemoryTerms, footprint, max_sequences, room_bytes, terms
 from planner.physics.parallelism import layouts, stage_frac
 from planner.physics.serving import Feasible, Infeasible, RequestMix, StepModel, Targets, max_request_rate, max_throughput, step_model
 from planner.physics.work import Work, work_of
@@ -148,7 +147,7 @@ def shapes(catalog: Catalog, formats: Formats, node: Node, size: int, context_to
     gpu = catalog.gpus[node.gpu]
     fp = formats.footprint
     fast = node.fast_link_domain_gpu_count
-    pairs = dict.fromkeys((*layouts(formats.llm, size, fast, fp.engine.max_tp), *layouts(formats.llm, size, size, fp.engine.max_tp)))
+    pairs = dict.fromkeys((*layouts(formats.llm, size, fast, sizes=fp.tp_sizes), *layouts(formats.llm, size, size, sizes=fp.tp_sizes)))
     found: list[Shape] = []
     worst: str | None = None
     try:
@@ -160,7 +159,8 @@ def shapes(catalog: Catalog, formats: Formats, node: Node, size: int, context_to
     for tp, pp in pairs:
         if tp not in fp.tp_sizes:
             continue
-        usable = usable_bytes(gpu, fp.engine.memory_fraction, MARGIN_FRAC)
+        empty = terms(fp, gpu, tp, pp, context_tok, 0)
+        usable = room_bytes(fp, gpu, tp, pp, empty, None, MARGIN_FRAC)
         most = max_sequences(fp, gpu, tp, pp, context_tok, margin_frac=MARGIN_FRAC)
         if most < 1:
             need = terms(fp, gpu, tp, pp, context_tok, 1)
@@ -170,9 +170,8 @@ def shapes(catalog: Catalog, formats: Formats, node: Node, size: int, context_to
                 f"({usable / BYTES_PER_GB:.1f} GB usable); the largest term is {need.dominant_term.replace('_', ' ')} with {largest:.1f} GB"
             )
             continue
-        empty = terms(fp, gpu, tp, pp, context_tok, 0).total_bytes
         per_tok = stage_frac(fp.llm.layer_count, pp) * fp.kv_bytes_per_sequence(context_tok, tp) / context_tok
-        room_tok = (usable - empty) / per_tok if per_tok > 0 else math.inf
+        room_tok = (usable - empty.total_bytes) / per_tok if per_tok > 0 else math.inf
         admitted = min(most, batch_default(fp.engine, gpu).max_sequence_count)
         link = link_between(catalog.links, gpu, tp, fast)
         stage = link_between(catalog.links, gpu, pp, fast) if pp > 1 else None

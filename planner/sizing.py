@@ -81,7 +81,7 @@ class Placement:
         return tuple(levers(
             q.footprint, self.gpu, self.tp, self.pp, q.context_tok, q.concurrency, room, q.overhead_bytes,
             choices.kv(self.gpu) if choices else (), choices.weights(self.gpu) if choices else (), choices.both if choices else None,
-            layouts(q.llm, self.gpu_count, domain(self.gpu, self.gpu_count), q.engine.max_tp),
+            layouts(q.llm, self.gpu_count // q.extras.dp, domain(self.gpu, self.gpu_count), sizes=q.footprint.tp_sizes),
             bigger_splits(q, self.gpu, self.gpu_count, room),
         ))
 
@@ -104,7 +104,7 @@ class Placement:
         """Return the keys that DESIGN section 8 fixes, and the terms of one GPU."""
         need = self.answer.terms
         return {
-            "gpu": self.gpu.id, "gpu_count": self.gpu_count, "tp": self.tp, "pp": self.pp, "fits": self.fits,
+            "gpu": self.gpu.id, "gpu_count": self.gpu_count, "tp": self.tp, "pp": self.pp, "dp": self.question.extras.dp, "fits": self.fits,
             "bytes_per_gpu": whole(need.total_bytes), "usable_bytes_per_gpu": whole(self.answer.usable_bytes_per_gpu),
             "used_frac": self.used_frac, "verdict": self.verdict, "max_sequences": self.answer.max_sequences,
             "max_context_tok": self.max_context_tok, "reason": self.reason,
@@ -139,15 +139,20 @@ def place(
 
     None where the model allows no split over that many. A `tp` or `pp` that is named is taken or refused.
     """
-    q, fp = question, question.footprint
+    q, fp, dp = question, question.footprint, question.extras.dp
+    own = gpu_count // dp
     if tp is not None or pp is not None:
-        width = tp if tp is not None else gpu_count // (pp or 1)
-        stages = pp if pp is not None else gpu_count // width
-        if width * stages != gpu_count:
-            raise InputError([Fault("", None, "tp", f"tp {width} x pp {stages} is not {gpu_count} GPUs", "let tp x pp be the count")])
+        width = tp if tp is not None else max(own // (pp or 1), 1)
+        stages = pp if pp is not None else max(own // width, 1)
+        if width * stages * dp != gpu_count:
+            ranks, cure = (f" x dp {dp}", "tp x pp x dp") if dp > 1 else ("", "tp x pp")
+            what = f"tp {width} x pp {stages}{ranks} is not {gpu_count} GPUs"
+            raise InputError([Fault("", None, "tp", what, f"let {cure} be the count")])
         options = [(width, stages)]
+    elif gpu_count % dp:
+        options = []
     else:
-        options = list(layouts(q.llm, gpu_count, tp_domain or domain(gpu, gpu_count), q.engine.max_tp))
+        options = list(layouts(q.llm, own, tp_domain or domain(gpu, own), sizes=fp.tp_sizes))
     answers = []
     for width, stages in options:
         answer = memory.fit_footprint(
@@ -176,17 +181,25 @@ def placements(
     """Return the placements on one accelerator: the count that is named, else 1, 2, 4, 8, the smallest that fits marked."""
     tries = choices or Choices(catalog, question)
     if count is None and (tp or pp):
-        count = (tp or 1) * (pp or 1)
-    counts = (count,) if count is not None else ((1,) if gpu.kind in ALONE else COUNTS)
+        count = (tp or 1) * (pp or 1) * question.extras.dp
+    counts = (count,) if count is not None else ((1,) if gpu.kind in ALONE else counts_of(question))
     found = [p for n in counts if (p := place(question, gpu, n, tp, pp, tries)) is not None]
     if not found:
         sizes = ", ".join(map(str, question.footprint.tp_sizes))
         cure = f"tensor-parallel sizes it allows: {sizes}; pipeline stages up to {question.llm.layer_count}"
-        raise InputError([Fault("", None, "count", f"{question.llm.id} cannot be split over {counts[0]} GPUs", cure)])
+        dp = question.extras.dp
+        ranks = f" in {dp} data-parallel ranks" if dp > 1 else ""
+        raise InputError([Fault("", None, "count", f"{question.llm.id} cannot be split over {counts[0]} GPUs{ranks}", cure)])
     first = next((i for i, p in enumerate(found) if p.fits), None)
     if first is not None:
         found[first] = replace(found[first], is_smallest=count is None)
     return found
+
+
+def counts_of(question: Question) -> tuple[int, ...]:
+    """Return the numbers of GPUs that are tried where none is named: 1, 2, 4, 8, or whole sets of data-parallel ranks."""
+    dp = question.extras.dp
+    return COUNTS if dp == 1 else tuple(dp * n for n in COUNTS)
 
 
 def everywhere(catalog: Catalog, question: Question) -> list[Placement]:
@@ -196,7 +209,7 @@ def everywhere(catalog: Catalog, question: Question) -> list[Placement]:
     for gpu in catalog.gpus.values():
         if question.engine.vendors and gpu.vendor not in question.engine.vendors:
             continue
-        for n in (1,) if gpu.kind in ALONE else COUNTS:
+        for n in (1,) if gpu.kind in ALONE else counts_of(question):
             p = place(question, gpu, n, choices=choices)
             if p is not None:
                 found.append(replace(p, is_smallest=True) if p.fits else p)
@@ -208,7 +221,7 @@ def everywhere(catalog: Catalog, question: Question) -> list[Placement]:
 def undivided(question: Question, gpu: Gpu) -> MemoryTerms:
     """Return the terms of the whole load as if on one GPU: the figures at the head of the answer."""
     q = question
-    return memory.terms(q.footprint, gpu, 1, 1, q.context_tok, q.concurrency, q.overhead_bytes)
+    return memory.terms(q.undivided, gpu, 1, 1, q.context_tok, q.concurrency, q.overhead_bytes)
 
 
 def term_name(term: str) -> str:

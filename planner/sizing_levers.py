@@ -47,8 +47,8 @@ def bigger_splits(question: Question, gpu: Gpu, gpu_count: int, usable_bytes: fl
     shared = q.footprint.weights_bytes + q.concurrency * q.footprint.kv_bytes_per_sequence(q.context_tok)
     nodes = range(NODE_GPUS * (max(gpu_count, NODE_GPUS) // NODE_GPUS + 1), MAX_GPUS + 1, NODE_GPUS)
     for count in chain(range(gpu_count + 1, NODE_GPUS + 1), nodes):
-        if shared / count <= usable_bytes:
-            yield from layouts(q.llm, count, domain(gpu, count), q.engine.max_tp)
+        if shared / count <= usable_bytes and count % q.extras.dp == 0:
+            yield from layouts(q.llm, count // q.extras.dp, domain(gpu, count), sizes=q.footprint.tp_sizes)
 
 
 def body_bits(footprint: Footprint) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from planner.catalog import Catalog
 from planner.errors import Fault, InputError, did_you_mean
 from planner.physics import memory
+from planner.physics.extras import NO_EXTRAS, Extras
 from planner.physics.memory import Footprint
 from planner.readers.checkpoint import Checkpoint, is_checkpoint_path
 from planner.schema.engine import EngineProfile
@@ -30,6 +31,8 @@ class Question:
     weights_bytes: float | None = None
     overhead_bytes: float | None = None
     """Activations and overhead of one GPU together, instead of the engine's profile."""
+    extras: Extras = NO_EXTRAS
+    """What is kept beside, how attention and experts are split, and what is set on the engine."""
     checkpoint: Checkpoint | None = None
     """The file the model was read from: its own bytes count wherever the weights stay in its format."""
 
@@ -38,8 +41,14 @@ class Question:
         """What model, formats and engine fix before a GPU is named."""
         file = self.checkpoint
         if file is None or self.weights.id != file.weights.id:
-            return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes)
-        return memory.footprint(self.llm, file.weights, self.kv, self.engine, self.weights_bytes, file.weights_bytes_by_component)
+            return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes, extras=self.extras)
+        own = file.weights_bytes_by_component
+        return memory.footprint(self.llm, file.weights, self.kv, self.engine, self.weights_bytes, own, self.extras)
+
+    @cached_property
+    def undivided(self) -> Footprint:
+        """The footprint of the whole load as if on one GPU."""
+        return replace(self.footprint, extras=replace(self.extras, dp=1))
 
     @property
     def fraction(self) -> float:
@@ -64,7 +73,7 @@ def file_name(name: str) -> str:
 def ask(
     catalog: Catalog, llm: str, weights: str | None, kv_cache: str, context_tok: int, concurrency: int, engine: str | None = None,
     memory_frac: float | None = None, margin_frac: float = 0.15, weights_bytes: float | None = None, overhead_bytes: float | None = None,
-    assume: bool = False,
+    assume: bool = False, extras: Extras = NO_EXTRAS,
 ) -> Question:
     """Resolve ids, files and names of the Hub to a `Question`. Every unknown id, and every format that the engine does not run, is
     told at once.
@@ -105,8 +114,13 @@ def ask(
             if form.runs_on:
                 cure = f"--engine {' or '.join(form.runs_on)}, or {did_you_mean(form.id, others)}"
             faults.append(Fault("", None, place, f"{profile.engine} does not run '{form.id}'", cure))
+    made_there = weight_format is None or not (weight_format.is_gguf or weight_format.id in ("bf16", "fp16", "fp32"))
+    if extras.loads_in is not None and not made_there:
+        what = f"'{weight_format.id}' is not made on the GPUs while loading"
+        faults.append(Fault("", None, "--quantize-at-load", what, "leave it out"))
     if faults:
         raise InputError(faults)
     return Question(
-        model, weight_format, kv_format, profile, context_tok, concurrency, memory_frac, margin_frac, weights_bytes, overhead_bytes, file
+        model, weight_format, kv_format, profile, context_tok, concurrency, memory_frac, margin_frac, weights_bytes, overhead_bytes,
+        extras, file,
     )

@@ -36,6 +36,6 @@ SUFFIXES: tuple[str, ...] = (
 BARE: frozenset[str] = frozenset(
     {
         "head_dim", "v_head_dim", "rope_dim", "kv_lora_rank", "hidden_size", "intermediate_size", "expert_intermediate_size",
-        "vocab_size", "top_k", "pue", "tp", "pp", "ep", "seed", "count", "gpu_count", "growth", "month", "confidence", "cv",
+        "vocab_size", "group_size", "top_k", "pue", "tp", "pp", "ep", "seed", "count", "gpu_count", "growth", "month", "confidence", "cv",
     }
 )

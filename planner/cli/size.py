@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
+from planner.cli.size_extras import extras_of, extras_options, named_extras
 from planner.cli.size_train import refuse_with_train, refuse_without_train, train, train_options
 from planner.errors import Fault, InputError
 from planner.units import BYTES_PER_GB
 
-FRAC = click.FloatRange(0.0, 1.0)
 LEAST = click.IntRange(1, 10**9)
 GPUS = click.IntRange(1, 4096)
 SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
+TRAINING = ("train", "optimizer", "zero_stage", "checkpointing", "lora_rank", "lora_targets", "offload", "fused_loss")
 
 
 
@@ -35,22 +36,24 @@ SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
 @click.option("--weights-gb", type=SIZE_GB, help="Bytes of the weights in GB (10^9), instead of the count by component.")
 @click.option("--overhead-gb", type=click.FloatRange(0.0, 1e6), help="Activations and overhead of one GPU in GB, not the profile's.")
 @click.option("--assume", is_flag=True, help="Read a file of an unknown architecture as a plain decoder, and say so.")
+@extras_options
 @train_options
 @click.option("--catalog", "overlay", type=click.Path(path_type=Path), help="Folder with your own hardware, models and prices.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def size(
     llm: str, weights: str | None, kv_cache: str, context_tok: int, concurrency: int, gpu_id: str | None, count: int | None,
     tp: int | None, pp: int | None, engine: str | None, memory_frac: float | None, margin_frac: float,
-    weights_gb: float | None, overhead_gb: float | None, assume: bool, overlay: Path | None, as_json: bool, **training: Any,
+    weights_gb: float | None, overhead_gb: float | None, assume: bool, overlay: Path | None, as_json: bool, **more: Any,
 ) -> None:
     """Say what memory a model needs, what holds it, and what would make it fit.
 
     Exit code 1 where nothing that was asked about holds the load.
     """
+    training = {name: more.pop(name) for name in TRAINING}
     if training["train"] is not None:
         refuse_with_train({
             "--tp": tp, "--pp": pp, "--engine": engine, "--memory-frac": memory_frac, "--weights-gb": weights_gb,
-            "--overhead-gb": overhead_gb, "--assume": assume or None,
+            "--overhead-gb": overhead_gb, "--assume": assume or None, **named_extras(more),
         })
         from planner.sizing_question import file_name
 
@@ -68,10 +71,11 @@ def size(
     question = ask(
         catalog, llm, weights, kv_cache, context_tok, concurrency, engine, memory_frac, margin_frac,
         None if weights_gb is None else weights_gb * BYTES_PER_GB, None if overhead_gb is None else overhead_gb * BYTES_PER_GB, assume,
+        extras_of(catalog, more, memory_frac),
     )
     found = answer(catalog, question, gpu_id, count, tp, pp)
     if as_json:
-        click.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(found.as_json(), indent=2))
     else:
         show(found)
     if found.reason_code is not None:

@@ -197,7 +197,8 @@ def split_name(tp: int, pp: int) -> str:
 def _gpus(fp: Footprint, case: Case, bigger: Iterable[tuple[int, int]]) -> list[Lever]:
     for tp, pp in bigger:
         if case.fits(fp, (tp, pp)):
-            return [Lever(("gpus",), f"{tp * pp} GPUs ({split_name(tp, pp)})", case.need(fp, split=(tp, pp)), case.usable_bytes)]
+            text = f"{tp * pp * fp.extras.dp} GPUs ({split_name(tp, pp)})"
+            return [Lever(("gpus",), text, case.need(fp, split=(tp, pp)), case.usable_bytes)]
     return []
 
 

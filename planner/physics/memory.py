@@ -6,24 +6,28 @@ then cost microseconds a call. All bytes are plain bytes; GB is 10â¹ and GiB 2Â
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from planner.errors import Fault, InputError
 from planner.formatting import gb
-from planner.physics.activations import activation_bytes, batch_default, overhead_bytes_per_gpu
-from planner.physics.device import usable_bytes
+from planner.physics.activations import activation_bytes, batch_default, default_fraction, overhead_bytes_per_gpu, step_tok
+from planner.physics.device import taken_first, usable_bytes
+from planner.physics.extras import ENCODER_CACHE_BYTES_PER_VALUE, NO_EXTRAS, AdapterBytes, Extras, adapter_bytes
 from planner.physics.kv_cache import KvPart, kv_part, paged_tok
-from planner.physics.parallelism import end_stage_frac, llm_valid_tp, stage_frac
+from planner.physics.parallelism import end_stage_frac, llm_valid_tp, stage_frac, tp_obstacles
 from planner.physics.weights import weights_bytes_by_component
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu
 from planner.schema.llm import KvFormat, Llm, WeightFormat
 
-Term = Literal["weights", "kv_cache", "activations", "overhead"]
+Term = Literal["weights", "kv_cache", "activations", "overhead", "adapters", "draft", "prefix_pool", "images"]
 REPLICATED = ("router", "norm")
 """Components that every tensor-parallel rank keeps whole."""
+KEEPS_GROUPS = frozenset({"vllm", "sglang"})
+"""Engines that refuse a shard that cuts a quantisation group (vllm-project/vllm#13640)."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,13 @@ class Footprint:
     indexer_bytes_per_tok: float
     state_bytes_per_sequence: float
     tp_sizes: tuple[int, ...]
+    group_size: int | None = None
+    """Weights along a row that a shard must keep together, where the engine insists."""
+    extras: Extras = NO_EXTRAS
+    adapters: AdapterBytes | None = None
+    draft: Footprint | None = None
+    loading: Mapping[str, float] | None = None
+    """Bytes by component that stand on the GPUs before they are quantised there."""
 
     @property
     def kv_bytes_per_tok(self) -> float:
@@ -49,6 +60,11 @@ class Footprint:
         """Bytes one more token keeps once every window is full."""
         return sum(part.bytes_per_tok() for part in self.kv_parts if part.window_tok is None)
 
+    @property
+    def fixed_bytes_per_sequence(self) -> float:
+        """Bytes one sequence keeps whatever its length: recurrent state, and the encoder's keys and values of cross attention."""
+        return self.state_bytes_per_sequence + sum(part.constant_bytes() for part in self.kv_parts)
+
     def kv_bytes_per_sequence(self, context_tok: int, tp: int = 1) -> float:
         """Return the cache of one sequence of `context_tok` tokens, all layers, on one of `tp` GPUs: KV, indexer keys, state."""
         block_tok = self.engine.kv_block_tok
@@ -56,14 +72,27 @@ class Footprint:
         return paged + self.indexer_bytes_per_tok * paged_tok(context_tok, block_tok) + self.state_bytes_per_sequence / tp
 
     def weights_bytes_per_gpu(self, tp: int, pp: int) -> float:
-        """Return the weights of the fullest GPU: layers split by stage and rank, the larger of embedding and head at an end."""
-        parts = self.weights_bytes_by_component
-        kept = sum(parts[name] for name in REPLICATED)
-        ends = (parts["embedding"], parts["head"])
-        layers = (self.weights_bytes - kept - sum(ends)) / tp + kept
-        if pp == 1:
-            return layers + sum(ends) / tp
-        return max(stage_frac(self.llm.layer_count, pp) * layers, end_stage_frac(self.llm.layer_count, pp) * layers + max(ends) / tp)
+        """Return the weights of the fullest GPU: layers split by stage and rank, the larger of embedding and head at an end.
+
+        A vision tower stands on the first stage. With data-parallel attention the experts are divided over all ranks.
+        """
+        return _per_gpu(self.llm, self.weights_bytes_by_component, tp, pp, self.extras.dp)
+
+    def loading_bytes_per_gpu(self, tp: int, pp: int) -> float:
+        """Return the weights of the fullest GPU while they are loaded; 0 where they come in the format they stay in."""
+        return _per_gpu(self.llm, self.loading, tp, pp, self.extras.dp) if self.loading is not None else 0.0
+
+
+def _per_gpu(llm: Llm, parts: Mapping[str, float], tp: int, pp: int, dp: int) -> float:
+    kept = sum(parts[name] for name in REPLICATED)
+    ends = (parts["embedding"], parts["head"])
+    first = parts["vision"] / tp
+    experts = parts["experts"] / (tp * dp)
+    layers = (sum(parts.values()) - kept - sum(ends) - parts["vision"] - parts["experts"]) / tp + experts + kept
+    if pp == 1:
+        return layers + first + sum(ends) / tp
+    end_frac = end_stage_frac(llm.layer_count, pp)
+    return max(stage_frac(llm.layer_count, pp) * layers, end_frac * layers + max(ends[0] / tp + first, ends[1] / tp))
 
 
 @dataclass(frozen=True)
@@ -74,18 +103,20 @@ class MemoryTerms:
     kv_bytes: float
     activation_bytes: float
     overhead_bytes: float
+    more: tuple[tuple[Term, float], ...] = ()
+    """What the deployment keeps beside: adapters, draft model, prefix pool, images."""
 
     @property
     def total_bytes(self) -> float:
-        """Sum of the four terms."""
-        return self.weights_bytes + self.kv_bytes + self.activation_bytes + self.overhead_bytes
+        """Sum of the terms."""
+        return self.weights_bytes + self.kv_bytes + self.activation_bytes + self.overhead_bytes + sum(value for _, value in self.more)
 
     @property
     def by_term(self) -> dict[Term, float]:
-        """The four terms by name."""
+        """The terms by name."""
         return {
             "weights": self.weights_bytes, "kv_cache": self.kv_bytes,
-            "activations": self.activation_bytes, "overhead": self.overhead_bytes,
+            "activations": self.activation_bytes, "overhead": self.overhead_bytes, **dict(self.more),
         }
 
     @property
@@ -119,6 +150,8 @@ class DoesNotFit:
     per_gpu_bytes: float
     usable_bytes_per_gpu: float
     max_sequences: int
+    loading_bytes: float = 0.0
+    """Bytes of one GPU while the weights are loaded, where that is what does not fit."""
 
     @property
     def dominant_term(self) -> Term:
@@ -128,6 +161,11 @@ class DoesNotFit:
     @property
     def reason(self) -> str:
         """The shortfall in one line."""
+        if self.loading_bytes:
+            return (
+                f"needs {gb(self.loading_bytes)} per GPU while it loads, before the weights are quantised there, {gb(self.per_gpu_bytes)} "
+                f"afterwards, {gb(self.usable_bytes_per_gpu)} usable: quantise offline and load that file"
+            )
         largest = self.terms.by_term[self.dominant_term]
         return (
             f"needs {gb(self.per_gpu_bytes)} per GPU, {gb(self.usable_bytes_per_gpu)} usable; "
@@ -137,7 +175,7 @@ class DoesNotFit:
 
 def footprint(
     llm: Llm, weights: WeightFormat, kv: KvFormat, engine: EngineProfile, weights_bytes: float | None = None,
-    bytes_by_component: Mapping[str, float] | None = None,
+    bytes_by_component: Mapping[str, float] | None = None, extras: Extras = NO_EXTRAS,
 ) -> Footprint:
     """Return the precomputed footprint. `weights_bytes` (a rule's) scales every component alike; `bytes_by_component` are a file's own."""
     parts = weights_bytes_by_component(llm, weights)
@@ -150,11 +188,15 @@ def footprint(
     groups = () if llm.is_encoder else llm.attention
     kept = [kv_part(g, kv.bytes_per_value, engine.mla_expands_kv, engine.chunked_keeps_all) for g in groups]
     kv_parts = tuple(part for part in kept if part is not None)
+    group_size = weights.group_size if engine.engine in KEEPS_GROUPS else None
     return Footprint(
         llm=llm, engine=engine, weights_bytes_by_component=parts, weights_bytes=total, kv_parts=kv_parts,
         indexer_bytes_per_tok=float(sum(g.indexer_bytes_per_tok for g in groups)),
         state_bytes_per_sequence=float(sum(g.state_bytes_per_sequence for g in groups)),
-        tp_sizes=llm_valid_tp(llm, engine.max_tp),
+        tp_sizes=llm_valid_tp(llm, engine.max_tp, group_size, extras.experts_are_whole), group_size=group_size, extras=extras,
+        adapters=adapter_bytes(llm, extras) if extras.adapter_count else None,
+        draft=footprint(*extras.draft, kv, engine) if extras.draft is not None else None,
+        loading=weights_bytes_by_component(llm, extras.loads_in) if extras.loads_in is not None else None,
     )
 
 
@@ -168,16 +210,47 @@ def terms(
     fp: Footprint, gpu: Gpu, tp: int, pp: int, context_tok: int, concurrency: int, overhead_bytes: float | None = None
 ) -> MemoryTerms:
     """Return the bytes by term on the fullest GPU. `overhead_bytes` per GPU replaces activations and overhead together."""
+    extras = fp.extras
     share = stage_frac(fp.llm.layer_count, pp)
-    kv_bytes = share * concurrency * fp.kv_bytes_per_sequence(context_tok, tp)
-    if overhead_bytes is not None:
-        return MemoryTerms(fp.weights_bytes_per_gpu(tp, pp), kv_bytes, 0.0, overhead_bytes)
-    return MemoryTerms(
-        weights_bytes=fp.weights_bytes_per_gpu(tp, pp),
-        kv_bytes=kv_bytes,
-        activation_bytes=activation_bytes(fp.llm, fp.engine, gpu, tp, context_tok) + concurrency * window_extra_bytes(fp, tp, pp),
-        overhead_bytes=overhead_bytes_per_gpu(fp.engine, tp),
-    )
+    own = concurrency if extras.dp == 1 else math.ceil(concurrency / extras.dp)
+    sequence_bytes = fp.kv_bytes_per_sequence(context_tok, tp)
+    activations, overhead = 0.0, overhead_bytes
+    if overhead is None:
+        overhead = overhead_bytes_per_gpu(fp.engine, tp * extras.dp, gpu)
+        activations = own * window_extra_bytes(fp, tp, pp) + activation_bytes(
+            fp.llm, fp.engine, gpu, tp, context_tok, concurrency=own, max_batched_tok=extras.max_batched_tok,
+            max_sequence_count=extras.max_sequence_count, memory_frac=extras.memory_frac,
+        )
+    more = () if extras.names_nothing else _more(fp, gpu, tp, context_tok, own, share, sequence_bytes)
+    return MemoryTerms(fp.weights_bytes_per_gpu(tp, pp), share * own * sequence_bytes, activations, overhead, more)
+
+
+def _more(
+    fp: Footprint, gpu: Gpu, tp: int, context_tok: int, own: int, share: float, sequence_bytes: float
+) -> tuple[tuple[Term, float], ...]:
+    """Return the terms that extras add on one GPU, those that are there."""
+    extras = fp.extras
+    found: list[tuple[Term, float]] = []
+    if fp.adapters is not None:
+        found.append(("adapters", share * fp.adapters.per_gpu(tp)))
+    if fp.draft is not None:
+        draft_tp = tp if tp in fp.draft.tp_sizes else 1
+        found.append(("draft", fp.draft.weights_bytes_per_gpu(draft_tp, 1) + own * fp.draft.kv_bytes_per_sequence(context_tok, draft_tp)))
+    if extras.prefix_pool_tok:
+        found.append(("prefix_pool", share * fp.kv_bytes_per_sequence(extras.prefix_pool_tok, tp)))
+    if extras.image_count:
+        with_images = fp.kv_bytes_per_sequence(context_tok + extras.image_count * extras.image_tok, tp)
+        encoder_tok = step_tok(fp.engine, gpu, context_tok, 1, extras.max_batched_tok)
+        held = encoder_tok * fp.llm.hidden_size * ENCODER_CACHE_BYTES_PER_VALUE
+        found.append(("images", share * own * (with_images - sequence_bytes) + held))
+    return tuple(found)
+
+
+def room_bytes(fp: Footprint, gpu: Gpu, tp: int, pp: int, need: MemoryTerms, memory_frac: float | None, margin_frac: float) -> float:
+    """Return what one GPU may fill under these terms: the engine's fraction of what it is a fraction of, less the margin."""
+    fraction = default_fraction(fp.engine, gpu, tp, pp) if memory_frac is None else memory_frac
+    first = taken_first(fp.engine, need.weights_bytes, need.activation_bytes, need.overhead_bytes)
+    return usable_bytes(gpu, fraction, margin_frac, first)
 
 
 def max_sequences(
@@ -185,12 +258,12 @@ def max_sequences(
     memory_frac: float | None = None, margin_frac: float = 0.15, overhead_bytes: float | None = None,
 ) -> int:
     """Return how many sequences of `context_tok` tokens fit inside usable; the engine's own limit where none keeps a cache."""
-    usable = usable_bytes(gpu, fp.engine.memory_fraction if memory_frac is None else memory_frac, margin_frac)
-    empty = terms(fp, gpu, tp, pp, context_tok, 0, overhead_bytes).total_bytes
-    one = terms(fp, gpu, tp, pp, context_tok, 1, overhead_bytes).total_bytes - empty
-    if empty > usable:
+    empty = terms(fp, gpu, tp, pp, context_tok, 0, overhead_bytes)
+    room = room_bytes(fp, gpu, tp, pp, empty, memory_frac, margin_frac) - empty.total_bytes
+    if room < 0:
         return 0
-    return int((usable - empty) // one) if one > 0 else batch_default(fp.engine, gpu).max_sequence_count
+    each = terms(fp, gpu, tp, pp, context_tok, 1, overhead_bytes).total_bytes - empty.total_bytes
+    return int(room // each) * fp.extras.dp if each > 0 else batch_default(fp.engine, gpu).max_sequence_count
 
 
 def fit_footprint(
@@ -199,18 +272,27 @@ def fit_footprint(
 ) -> Fits | DoesNotFit:
     """Answer `fit` from a footprint made earlier."""
     if tp not in fp.tp_sizes:
-        sizes = ", ".join(map(str, fp.tp_sizes))
-        cure = f"tensor-parallel sizes that its heads, experts and the engine allow: {sizes}"
-        raise InputError([Fault("", None, "tp", f"{fp.llm.id} cannot be split over {tp} GPUs by tensor", cure)])
+        raise InputError([split_fault(fp, tp)])
     if not 1 <= pp <= fp.llm.layer_count:
         raise InputError([Fault("", None, "pp", f"{fp.llm.id} has {fp.llm.layer_count} layers, not {pp} stages", "take fewer stages")])
-    fraction = fp.engine.memory_fraction if memory_frac is None else memory_frac
-    usable = usable_bytes(gpu, fraction, margin_frac)
     need = terms(fp, gpu, tp, pp, context_tok, concurrency, overhead_bytes)
-    most = max_sequences(fp, gpu, tp, pp, context_tok, fraction, margin_frac, overhead_bytes)
-    if need.total_bytes <= usable:
-        return Fits(need, need.total_bytes, usable, most, batch_default(fp.engine, gpu).max_sequence_count)
-    return DoesNotFit(need, need.total_bytes, usable, most)
+    usable = room_bytes(fp, gpu, tp, pp, need, memory_frac, margin_frac)
+    most = max_sequences(fp, gpu, tp, pp, context_tok, memory_frac, margin_frac, overhead_bytes)
+    if need.total_bytes > usable:
+        return DoesNotFit(need, need.total_bytes, usable, most)
+    loading = fp.loading_bytes_per_gpu(tp, pp)
+    if loading and loading + need.overhead_bytes > usable_bytes(gpu, 1.0, 0.0):
+        return DoesNotFit(need, need.total_bytes, usable_bytes(gpu, 1.0, 0.0), 0, loading + need.overhead_bytes)
+    return Fits(need, need.total_bytes, usable, most, batch_default(fp.engine, gpu).max_sequence_count)
+
+
+def split_fault(fp: Footprint, tp: int) -> Fault:
+    """Return why a model cannot be split over `tp` GPUs, with the sizes that can."""
+    sizes = ", ".join(map(str, fp.tp_sizes))
+    obstacles = list(tp_obstacles(fp.llm, tp, fp.group_size, fp.extras.experts_are_whole))
+    if fp.engine.max_tp < tp and not obstacles:
+        obstacles = [f"{fp.engine.name} splits by layer only" if fp.engine.max_tp == 1 else f"{fp.engine.name} goes to {fp.engine.max_tp}"]
+    return Fault("", None, "tp", f"{fp.llm.id} cannot be split over {tp} GPUs by tensor: {'; '.join(obstacles)}", f"valid: {sizes}")
 
 
 def fit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 from planner.schema.llm import Llm
 
@@ -49,34 +50,62 @@ def end_stage_frac(layer_count: int, pp: int) -> float:
     return (layer_count // pp + (left_over > max(pp - 2, 0))) / layer_count
 
 
-def llm_valid_tp(llm: Llm, limit: int = 8) -> tuple[int, ...]:
-    """Return the tensor-parallel sizes that every attention group, the experts and the vision heads of `llm` allow.
+def tp_obstacles(llm: Llm, tp: int, group_size: int | None = None, experts_are_whole: bool = False) -> Iterator[str]:
+    """Yield what forbids `llm` to be split over `tp` GPUs by tensor, one clause each; nothing where it can be.
 
-    A latent (MLA) has no KV heads to divide: it is replicated, so only the query heads count.
+    A latent (MLA) has no KV heads to divide: it is replicated, so only the query heads count. `group_size` weights along a row
+    share a scale: a shard has to hold whole groups. `experts_are_whole`: expert parallelism, no expert is sliced.
     """
-    sizes = set(range(1, limit + 1))
+    if tp == 1:
+        return
     for group in llm.attention:
         if group.kind == "none" or not group.head_count:
             continue
-        kv_head_count = group.kv_head_count if group.kind in ("full", "sliding", "chunked") else group.head_count
-        sizes &= set(valid_tp(group.head_count, kv_head_count or group.head_count, limit))
+        if group.head_count % tp:
+            yield f"{group.head_count} heads do not divide by {tp}"
+            continue
+        kv_head_count = group.kv_head_count if group.kind in ("full", "sliding", "chunked", "cross") else 0
+        if kv_head_count and kv_head_count % tp and tp % kv_head_count:
+            yield f"{kv_head_count} KV heads neither divide by {tp} nor {tp} by them"
+        width = group.head_count * (group.v_head_dim or group.head_dim)
+        if group_size and width and (width // tp) % group_size:
+            yield _cut(width, tp, group_size, "values of the heads")
     for mlp in llm.mlp:
+        if mlp.kind == "moe" and mlp.expert_count % tp:
+            yield f"{mlp.expert_count} experts do not divide by {tp}"
+        if not group_size:
+            continue
+        widths = {"MLP width": mlp.intermediate_size}
         if mlp.kind == "moe":
-            sizes = {tp for tp in sizes if mlp.expert_count % tp == 0}
-    if llm.vision_head_count:
-        sizes = {tp for tp in sizes if llm.vision_head_count % tp == 0}
-    return tuple(sorted(sizes))
+            expert = mlp.expert_intermediate_size
+            widths["shared expert's width"] = mlp.shared_expert_count * (mlp.shared_expert_intermediate_size or expert)
+            if not experts_are_whole:
+                widths["expert's width"] = expert
+        for name, width in widths.items():
+            if width and (width % tp or (width // tp) % group_size):
+                yield _cut(width, tp, group_size, name)
+    if llm.vision_head_count and llm.vision_head_count % tp:
+        yield f"{llm.vision_head_count} heads of the vision tower do not divide by {tp}"
 
 
-def layouts(llm: Llm, gpu_count: int, domain: int, max_tp: int = 64) -> tuple[tuple[int, int], ...]:
+def _cut(width: int, tp: int, group_size: int, name: str) -> str:
+    return f"{name} {width:,} / {tp} = {width / tp:,g} is no multiple of the quantisation group of {group_size}"
+
+
+def llm_valid_tp(llm: Llm, limit: int = 8, group_size: int | None = None, experts_are_whole: bool = False) -> tuple[int, ...]:
+    """Return the tensor-parallel sizes up to `limit` that have no `tp_obstacles`."""
+    return tuple(tp for tp in range(1, limit + 1) if next(tp_obstacles(llm, tp, group_size, experts_are_whole), None) is None)
+
+
+def layouts(
+    llm: Llm, gpu_count: int, domain: int, max_tp: int = 64, sizes: Sequence[int] | None = None
+) -> tuple[tuple[int, int], ...]:
     """Return the (tp, pp) pairs that use `gpu_count` GPUs, tp within the fast-link `domain`, widest tp first.
 
     `domain` is the number of GPUs joined by the fast link (1 where only PCIe joins them: then every pair is a
-    pipeline, and a caller that accepts tensor parallelism over PCIe passes the size of the node).
+    pipeline, and a caller that accepts tensor parallelism over PCIe passes the size of the node). `sizes` are the
+    tensor-parallel sizes that model, format and engine allow, smallest first, where they are known already.
     """
     widest = min(domain, gpu_count, max_tp)
-    return tuple(
-        (tp, gpu_count // tp)
-        for tp in reversed(llm_valid_tp(llm, widest))
-        if gpu_count % tp == 0 and gpu_count // tp <= llm.layer_count
-    )
+    allowed = llm_valid_tp(llm, widest) if sizes is None else [tp for tp in sizes if tp <= widest]
+    return tuple((tp, gpu_count // tp) for tp in reversed(allowed) if gpu_count % tp == 0 and gpu_count // tp <= llm.layer_count)

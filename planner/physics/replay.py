@@ -117,7 +117,8 @@ class _Run:
         """Run one step that computes prompt tokens; return how many requests ended with it."""
         batch = len(self.running)
         budget = max(self.chunk_tok - (0 if self.prefill_first else batch), 1)
-        seconds, first = 0.0, []
+        seconds = 0.0
+        first: list[int] = []
         context = (batch * self.tick + self.context_offset_tok) / batch if batch else 0.0
         chunk = 0
         while budget > 0 and self.head < len(self.sent_at_s) and batch + len(first) < self.max_sequences:
