@@ -178,7 +178,8 @@ def _mark(p: Placement) -> str:
 def _cells(p: Placement, last: str) -> tuple[str, ...]:
     need, room = p.answer.per_gpu_bytes, p.answer.usable_bytes_per_gpu
     longest = shown_count(p.max_context_tok) if p.max_context_tok else "none"
-    return (str(p.gpu_count), f"{p.tp} x {p.pp}", gb(need), gb(room), shown_count(p.answer.max_sequences), longest, last)
+    split = f"{p.tp} x {p.pp}" + (f" x {p.question.extras.dp} DP" if p.question.extras.dp > 1 else "")
+    return (str(p.gpu_count), split, gb(need), gb(room), shown_count(p.answer.max_sequences), longest, last)
 
 
 def _alike(places: list[Placement]) -> tuple[tuple[tuple[str, ...], float | None], ...]:

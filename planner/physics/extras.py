@@ -7,7 +7,7 @@ from typing import Literal
 
 from planner.schema.llm import Llm, WeightFormat
 
-AdapterTargets = Literal["attention", "all"]
+AdapterTargets = Literal["attention", "all", "experts"]
 ADAPTER_BYTES_PER_VALUE = 2
 """Adapters are served in 16 bit, whatever the base is stored in."""
 ENCODER_CACHE_BYTES_PER_VALUE = 2
@@ -66,8 +66,8 @@ class AdapterBytes:
 def adapter_bytes(llm: Llm, extras: Extras) -> AdapterBytes:
     """Return the bytes of `adapter_count` LoRA slots on the model: rank × (input + output) of every target matrix × 2 B each.
 
-    Targets: the four projections of attention, or all linear matrices (experts too, as engines that serve adapters on them
-    do). Rank 16 on all matrices of Llama-3.1-8B: 41,943,040 parameters, 84 MB.
+    Targets: the four projections of attention; `all` linear matrices that every token passes; or the routed `experts` too, each
+    with an adapter of its own. Rank 16 on all matrices of Llama-3.1-8B: 41,943,040 parameters, 84 MB.
     """
     d = llm.hidden_size
     down, up = 0, 0
@@ -85,12 +85,12 @@ def adapter_bytes(llm: Llm, extras: Extras) -> AdapterBytes:
             kv_v = group.kv_head_count * (group.v_head_dim or group.head_dim)
             down += group.layer_count * (3 * d + v)
             up += group.layer_count * (q + kv + kv_v + d)
-    if extras.adapter_targets == "all":
+    if extras.adapter_targets != "attention":
         for mlp in llm.mlp:
             ins = 2 if mlp.is_gated else 1
             widths = [mlp.intermediate_size] if mlp.intermediate_size else []
             if mlp.kind == "moe":
-                widths += [mlp.expert_intermediate_size] * mlp.expert_count
+                widths += [mlp.expert_intermediate_size] * (mlp.expert_count if extras.adapter_targets == "experts" else 0)
                 widths += [mlp.shared_expert_intermediate_size or mlp.expert_intermediate_size] * mlp.shared_expert_count
             down += mlp.layer_count * sum(ins * d + width for width in widths)
             up += mlp.layer_count * sum(ins * width + d for width in widths)

@@ -50,8 +50,9 @@ def test_adapters_on_attention_only_and_under_tensor_parallelism() -> None:
 
 def test_a_mixture_has_adapters_on_every_expert() -> None:
     """Mixtral-8x7B: attention 32 x (8,192 + 2 x 5,120 + 8,192), experts 32 x 8 x 3 x 18,432, times rank 16."""
-    each = adapter_bytes(catalog().llm("mixtral_8x7b"), Extras(adapter_count=1))
+    each = adapter_bytes(catalog().llm("mixtral_8x7b"), Extras(adapter_count=1, adapter_targets="experts"))
     assert each.per_gpu(1) == 16 * 32 * (26_624 + 8 * 3 * 18_432) * 2
+    assert adapter_bytes(catalog().llm("mixtral_8x7b"), Extras(adapter_count=1)).per_gpu(1) == 16 * 32 * 26_624 * 2
 
 
 def test_a_draft_model_keeps_weights_and_a_cache_of_its_own() -> None:
