@@ -18,7 +18,7 @@ def extras_options(command: Any) -> Any:
         click.option("--adapters", type=COUNT, help="LoRA adapters held on the GPUs at once."),
         click.option("--adapter-rank", type=click.IntRange(1, 4096), help="Rank of an adapter slot. Default: 16."),
         click.option(
-            "--adapter-targets", type=click.Choice(["attention", "all", "experts"]), help="Matrices with adapters; experts: routed ones too."
+            "--adapter-targets", type=click.Choice(["attention", "all", "experts"]), help="Matrices with adapters; experts: routed ones."
         ),
         click.option("--draft-llm", help="A smaller model that guesses ahead (speculative decoding): id or file."),
         click.option("--draft-weights", help="Its weight format. Default: the one it is published in."),
