@@ -62,7 +62,6 @@ CAUSES = {
     "SIZ-00155": "unit not said; the page counts the audio tower (0.3e9 parameters), which the catalog lacks",
     "SIZ-00013": "the file holds the tied matrix twice: 65,024 x 4,544 more weights at 4.5 bit are the 166 MB",
     "SIZ-00089": "the file holds the prediction layer, 424,699,392 parameters: 0.451 of the 0.457 GB",
-    "SIZ-00042": "made without an importance matrix: ffn_down of the first four layers Q5_K, 36.7 MB",
 }
 """Rows that are off by more than half a percent, or whose cause is known: parts of the file that the catalog's model does not have."""
 

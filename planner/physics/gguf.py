@@ -95,6 +95,13 @@ def wanted_type(llm: Llm, recipe: GgufRecipe, tensor: GgufTensor, layer: int, la
     return found
 
 
+def _mean_bits(llm: Llm, recipe: GgufRecipe, tensor: GgufTensor, row: int, layers: range, layer_count: int) -> float:
+    """Bits a weight of a matrix over some layers; one evaluation where no rule tells the layers apart."""
+    if all(rule.tensor != tensor or rule.layers == "all" for rule in recipe.rules):
+        layers = layers[:1]
+    return sum(BITS[stored_type(wanted_type(llm, recipe, tensor, i, layer_count), row)] for i in layers) / len(layers)
+
+
 def _attention_matrices(llm: Llm, g: AttentionGroup) -> Iterator[tuple[GgufTensor, int, int]]:
     """Matrix, weights of a layer, row."""
     h, v_dim = llm.hidden_size, g.v_head_dim or g.head_dim
@@ -111,10 +118,8 @@ def _attention_bits(llm: Llm, recipe: GgufRecipe) -> float:
     counted = bits = 0.0
     for g in groups:
         for tensor, size, row in _attention_matrices(llm, g):
-            types = (stored_type(wanted_type(llm, recipe, tensor, i, layer_count), row) for i in range(layer_count))
-            mean = sum(BITS[t] for t in types) / layer_count
             counted += size * g.layer_count
-            bits += size * g.layer_count * mean
+            bits += size * g.layer_count * _mean_bits(llm, recipe, tensor, row, range(layer_count), layer_count)
     base = BITS[stored_type(recipe.base, llm.hidden_size)]
     for g in (g for g in llm.attention if g.kind == "mla"):
         row = g.head_count * (g.v_head_dim or g.head_dim)
@@ -152,9 +157,9 @@ def _mlp_bits(llm: Llm, recipe: GgufRecipe, *, is_routed: bool) -> float:
             matrices: tuple[GgufTensor, ...] = ("ffn_gate", "ffn_up", "ffn_down") if g.is_gated else ("ffn_up", "ffn_down")
             for tensor in matrices:
                 row = size if tensor == "ffn_down" else width
-                for i in range(layer, layer + g.layer_count):
-                    counted += copies * width * size
-                    bits += copies * width * size * BITS[stored_type(wanted_type(llm, recipe, tensor, i, layer_count), row)]
+                weights = copies * width * size * g.layer_count
+                counted += weights
+                bits += weights * _mean_bits(llm, recipe, tensor, row, range(layer, layer + g.layer_count), layer_count)
         layer += g.layer_count
     return bits / counted if counted else BITS[stored_type(recipe.base, llm.hidden_size)]
 

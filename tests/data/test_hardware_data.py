@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from planner.schema.hardware import Gpu, Node, Region
-from planner.schema.llm import KvFormat, WeightFormat
+from planner.schema.llm import Component, KvFormat, WeightFormat
 
 HARDWARE = Path(__file__).resolve().parents[2] / "hardware"
 
@@ -328,7 +328,7 @@ def test_group_scales_are_counted() -> None:
 @pytest.mark.parametrize("weights", WEIGHTS.values(), ids=lambda weights: weights.id)
 def test_every_format_names_all_components_and_its_quality(weights: WeightFormat) -> None:
     """A component left out would silently count as 16 bit; a loss without its own source could not be checked."""
-    assert set(weights.bits_per_weight) == {"attention", "mlp", "experts", "embedding", "head", "router", "norm", "other"}
+    assert set(weights.bits_per_weight) == set(get_args(Component))
     assert weights.quality_note
     assert (weights.quality_loss_frac is None) == ("quality_loss_frac" not in weights.sources)
     if weights.is_gguf:

@@ -62,8 +62,9 @@ def test_tensors_and_vocabulary_are_the_file(entry: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if "cause" in e], ids=ident)
 def test_what_is_off_is_off_by_its_cause(entry: dict[str, Any]) -> None:
-    """Most hold more than the model has (a second copy of a matrix, a prediction layer, wider first layers): 5 % at most."""
-    assert -0.002 < measured_bytes(entry) / tensor_bytes(entry) - 1 < 0.05
+    """Most hold more than the model has (a second copy of a matrix, a prediction layer, wider first layers): 5 %
+    at most; two IQ4 files hold less, made with an importance matrix: 1.2 %."""
+    assert -0.015 < measured_bytes(entry) / tensor_bytes(entry) - 1 < 0.05
 
 
 def test_the_median_error_is_below_a_tenth_of_a_percent() -> None:
