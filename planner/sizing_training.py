@@ -14,7 +14,7 @@ from planner.formatting import count as shown_count
 from planner.formatting import gb, gib
 from planner.physics.device import usable_bytes
 from planner.physics.training import TrainingTerms, base_bytes_by_component, host_bytes, trained_count, training_terms
-from planner.physics.training_linears import adapter_count
+from planner.physics.training_linears import adapter_count, linears
 from planner.physics.training_recipe import CHECKPOINTINGS, METHODS, TARGETS, Checkpointing, Method, Recipe
 from planner.physics.weights import weights_bytes_by_component
 from planner.readers.yaml_file import read_yaml, validate
@@ -371,6 +371,13 @@ def warnings(question: TrainingQuestion, named: Gpu | None, count: int | None) -
     if r.checkpointing != "none":
         yield TrainingWarning(
             "recomputation", f"{r.checkpointing} checkpointing computes parts of the forward pass again: slower for the memory it saves"
+        )
+    routed = sum(r.rank * (m.input_size + m.output_size) * m.count for m in linears(q.llm, r.targets) if m.module == "experts")
+    if r.method != "full" and routed > trained_count(q.llm, r) / 2:
+        yield TrainingWarning(
+            "adapters_on_every_expert",
+            f"{gb(routed * r.optimizer.bytes_per_trained)} of adapters and their states sit on routed experts: "
+            "--lora-targets attention leaves them out",
         )
     if r.method != "full" and any(g.kind == "linear" for g in q.llm.attention) and r.targets != "q_v":
         yield TrainingWarning(

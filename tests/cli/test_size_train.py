@@ -32,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def train(method: str, llm: str = "llama_3.1_8b", weights: str | None = None, context: int = 512, micro_batch: int = 1) -> list[str]:
     base = weights or {"full": "bf16", "lora": "bf16", "qlora": "bnb_nf4_dq"}[method]
     return [
-        "size", "--kv-cache", "fp16", "--llm", llm, "--weights", base, "--context", str(context), "--concurrency", str(micro_batch),
+        "size", "--llm", llm, "--weights", base, "--context", str(context), "--concurrency", str(micro_batch),
         "--train", method,
     ]
 
@@ -98,6 +98,15 @@ def test_a_stage_on_one_gpu_changes_nothing_and_is_said(run: Run) -> None:
     )
     assert zero["placements"][0]["bytes_per_gpu"] == three["placements"][0]["bytes_per_gpu"]
     assert "zero_on_one_gpu" in {w["name"] for w in three["warnings"]} and "zero_on_one_gpu" not in {w["name"] for w in zero["warnings"]}
+
+
+def test_adapters_on_every_expert_are_named(run: Run) -> None:
+    """Mixtral-8x7B, rank 16: 32 layers × 8 experts × 3 matrices × 16 × 18,432 parameters, 16 bytes each: 3.6 GB."""
+    _, data = as_json(run, *train("qlora", "mixtral_8x7b"), "--gpu", "h100_sxm_80gb", "--count", "1")
+    told = {w["name"]: w["text"] for w in data["warnings"]}
+    assert "3.6 GB" in told["adapters_on_every_expert"]
+    _, less = as_json(run, *train("qlora", "mixtral_8x7b"), "--gpu", "h100_sxm_80gb", "--count", "1", "--lora-targets", "attention")
+    assert less["adapter_bytes"] < data["adapter_bytes"] / 5 and "adapters_on_every_expert" not in {w["name"] for w in less["warnings"]}
 
 
 def test_an_embedding_model_is_trained_too(run: Run) -> None:
