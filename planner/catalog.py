@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from planner.errors import Fault, InputError, did_you_mean
-from planner.readers.prices_csv import read_price_csv
 from planner.readers.yaml_file import read_yaml, read_yaml_fast, validate
 from planner.schema.efficiency import EfficiencyRow, LinkRow
 from planner.schema.engine import EngineProfile
@@ -185,6 +184,8 @@ class Catalog:
         return self._snapshots[day]
 
     def _read_snapshot(self, day: date) -> Snapshot:
+        from planner.readers.prices_csv import read_price_csv
+
         folders = [root / "pricing" / day.isoformat() for root in self.roots]
         folders = [folder for folder in folders if folder.is_dir()]
         tables: dict[str, dict[str, Any]] = {name: {} for name in PRICE_FILES}

@@ -19,6 +19,7 @@ from planner.physics.parallelism import llm_valid_tp
 from planner.physics.roofline import ceiling_tok_per_s, ridge_flop_per_byte
 from planner.physics.serving import Latency, RequestMix, latency_at_concurrency
 from planner.physics.steps import StepModel, step_model
+from planner.physics.weights import weight_bits
 from planner.physics.work import Work, work_of
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu
@@ -187,7 +188,7 @@ def estimate(catalog: Catalog, q: Question) -> Estimate:
         fp = memory.footprint(q.llm, q.weights, q.kv, q.engine)
         tried = levers(fp, q.gpu, q.tp, q.pp, context, per_replica, held.usable_bytes_per_gpu)
         raise AnswerIsNo("does_not_fit", lines + [f"lever: {lever}" for lever in tried])
-    work = work_of(q.llm, q.weights.bits_per_weight, q.kv.bytes_per_value)
+    work = work_of(q.llm, weight_bits(q.llm, q.weights), q.kv.bytes_per_value)
     dtype, peak = peak_flop_per_s(q.gpu, q.weights.compute_dtype)
     bandwidth = q.gpu.memory_bandwidth_gb_per_s * 1e9
     link = link_between(catalog.links, q.gpu, q.tp)
@@ -285,9 +286,9 @@ def ceilings(catalog: Catalog, weights: str = "q4_k_m", margin_frac: float = 0.0
     Weights alone are weighed against the device's memory less `margin_frac`: no KV cache, no overhead.
     """
     rows = []
-    form = catalog.weight_format(weights).bits_per_weight
+    form = catalog.weight_format(weights)
     for llm_id in CEILING_LLMS:
-        work = work_of(catalog.llm(llm_id), form, 2.0)
+        work = work_of(catalog.llm(llm_id), weight_bits(catalog.llm(llm_id), form), 2.0)
         read = work.weights_read_bytes(1.0)
         for gpu in sorted(catalog.gpus.values(), key=lambda g: (-g.memory_bandwidth_gb_per_s, g.id)):
             room = device.usable_bytes(gpu, 1.0, margin_frac)

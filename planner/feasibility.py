@@ -16,6 +16,7 @@ from planner.physics.efficiency import ChosenEfficiency, choose_efficiency, form
 from planner.physics.memory import Footprint, MemoryTerms, footprint, max_sequences, room_bytes, terms
 from planner.physics.parallelism import layouts, stage_frac
 from planner.physics.serving import Feasible, Infeasible, RequestMix, StepModel, Targets, max_request_rate, max_throughput, step_model
+from planner.physics.weights import weight_bits
 from planner.physics.work import Work, work_of
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu, Node
@@ -43,7 +44,7 @@ class Formats:
     @cached_property
     def work(self) -> Work:
         """Bytes and FLOP of a step, fixed before a GPU is named."""
-        return work_of(self.llm, dict(self.weights.bits_per_weight), self.kv.bytes_per_value)
+        return work_of(self.llm, weight_bits(self.llm, self.weights), self.kv.bytes_per_value)
 
     @cached_property
     def efficiencies(self) -> dict[str, ChosenEfficiency]:

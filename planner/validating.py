@@ -17,6 +17,7 @@ from planner.physics.activations import batch_default, chunk_tok
 from planner.physics.efficiency import choose_efficiency, format_class, link_between, peak_flop_per_s
 from planner.physics.replay import Lengths, Replay, replay, spread_lengths
 from planner.physics.steps import StepModel, step_model
+from planner.physics.weights import weight_bits
 from planner.physics.work import Work, work_of
 from planner.schema.engine import EngineProfile
 from planner.schema.measured import MeasuredRow, MeasuredRun, SkippedRow
@@ -134,7 +135,7 @@ class Predictor:
     def _step_of(self, run: MeasuredRun) -> tuple[StepModel, str]:
         key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp)
         if key not in self._step:
-            work = self._work.setdefault(key[:3], work_of(run.llm, run.weights.bits_per_weight, run.kv.bytes_per_value))
+            work = self._work.setdefault(key[:3], work_of(run.llm, weight_bits(run.llm, run.weights), run.kv.bytes_per_value))
             _, peak = peak_flop_per_s(run.gpu, run.weights.compute_dtype)
             link = link_between(self.catalog.links, run.gpu, run.tp)
             stage = link_between(self.catalog.links, run.gpu, run.tp * run.pp) if run.pp > 1 else None
