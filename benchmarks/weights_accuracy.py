@@ -1,8 +1,8 @@
 """Print how near the bytes of weights come to published files: a GGUF's tensors by the quantiser's rules, other formats by component.
 
 `python benchmarks/weights_accuracy.py [--measured CSV]`. Without arguments the sizes re-entered in `tests/data/weight_sizes.yaml`
-are computed. A CSV of public file sizes (columns id, model, params_note, weight_format, metric, value) is computed row by row;
-rows that are not computed are counted by reason. Nothing is fitted: rows are a test of the rules.
+and what vLLM logged are computed. A CSV of public file sizes (columns id, model, params_note, weight_format, metric, value) is computed
+row by row; rows that are not computed are counted by reason. Nothing is fitted: rows are a test of the rules.
 
 A GGUF file holds the text model (a tower is a file of its own) and some MB of vocabulary, which a row of tensor sizes leaves out.
 """
@@ -22,6 +22,7 @@ from pathlib import Path
 import yaml
 
 from planner.catalog import Catalog, load_catalog
+from planner.physics.memory import footprint
 from planner.physics.weights import weights_bytes_by_component
 from planner.units import BYTES_PER_GIB
 
@@ -58,6 +59,7 @@ CAUSES = {
     "SIZ-00038": "a file of 2023, 9 MB smaller than the rules of today give; not explained",
     "SIZ-00161": "printed with one decimal, GB or GiB not said: read as GiB it is 1.3 % above the computed",
     "SIZ-00162": "as the line above in unit; which layers stay in 16 bit is not stated",
+    "SIZ-00158": "unit not said; the page counts the audio tower (0.3e9 parameters), which the catalog lacks",
     "SIZ-00156": "unit not said; the page counts the audio tower (0.3e9 parameters), which the catalog lacks",
     "SIZ-00155": "unit not said; the page counts the audio tower (0.3e9 parameters), which the catalog lacks",
     "SIZ-00013": "the file holds the tied matrix twice: 65,024 x 4,544 more weights at 4.5 bit are the 166 MB",
@@ -131,6 +133,19 @@ def of_data() -> list[Sized]:
     return out
 
 
+def of_logs() -> list[Sized]:
+    """Return what vLLM logged for the weights of one GPU beside the computed, parts that the maker's file stores otherwise included."""
+    out = []
+    for case in yaml.safe_load(SIZES.read_text(encoding="utf-8"))["logged"]:
+        form = catalog().weight_formats[case["weights"]]
+        stored = form.model_copy(update={"bits_per_weight": {**form.bits_per_weight, **case.get("own_bits", {})}})
+        fp = footprint(catalog().llm(case["llm"]), stored, catalog().kv_formats["fp16"], catalog().engine("vllm"))
+        name = f"{case['weights']}, TP {case['tp']}"
+        measured = case["weights_gib"] * BYTES_PER_GIB
+        out.append(Sized(case["case"], case["llm"], name, measured, fp.weights_bytes_per_gpu(case["tp"], 1), case.get("note", "")))
+    return out
+
+
 def report(rows: Iterable[Sized], skipped: Mapping[str, int]) -> str:
     """Return the table, the largest errors first, and the summary."""
     ordered = sorted(rows, key=lambda r: -abs(r.error_frac))
@@ -154,7 +169,7 @@ def main() -> None:
     parser.add_argument("--measured", type=Path)
     path = parser.parse_args().measured
     if path is None:
-        print(report(of_data(), {}))
+        print(f"{report(of_data(), {})}\n\nLogged by vLLM, one GPU:\n{report(of_logs(), {})}")
         return
     with path.open(encoding="utf-8", newline="") as file:
         results = [row_of(row) for row in csv.DictReader(file)]
