@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,6 @@ from planner.schema.llm import Llm, WeightFormat
 
 CONFIG, QUANT_CONFIG, INDEX = "config.json", "hf_quant_config.json", "model.safetensors.index.json"
 INDEX_END = ".safetensors.index.json"
-GGUF_READER = "planner.readers.gguf_header"
-"""Imported where a GGUF file is read: its libraries are heavy, and it returns a `Checkpoint` itself."""
 MOST_QUANT_BYTES = 20_000_000
 MOST_NAMED = 3
 FAR_OFF_FRAC = 0.1
@@ -73,11 +69,10 @@ def read_checkpoint(
     if path.name.endswith((".gguf", ".safetensors")) and not path.is_file():
         raise InputError([Fault(str(path), None, "", "there is no such file", "check the path")])
     if path.name.endswith(".gguf"):
-        if find_spec(GGUF_READER) is None:
-            cure = f"give the model's {CONFIG} and the file's format with --weights, e.g. q4_k_m"
-            raise InputError([Fault(str(path), None, "", "GGUF headers cannot be read by this version", cure)])
-        found: Checkpoint = import_module(GGUF_READER).read_gguf(path, assume)
-        return found
+        from planner.readers.gguf_file import read_gguf
+
+        llm, own, sums, notes = read_gguf(path, assume)
+        return Checkpoint(llm, own, sums.bytes_by_component, path, notes)
     if path.name.endswith((INDEX_END, ".safetensors")):
         return _tensors(path, _beside(path), formats, assume, weights)
     return _config(path, formats, assume, weights)

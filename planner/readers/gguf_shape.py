@@ -1,0 +1,274 @@
+"""The shape of a model from a GGUF header: layer by layer, from the tensors that are there and the keys that say the rest.
+
+Parameters are those of the tensors. What llama.cpp holds in code and no key states (which layers have a window) stands in
+`WINDOWS`, read in github:ggml-org/llama.cpp src/llama-model.cpp (`set_swa_pattern`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from planner.errors import Fault, InputError
+from planner.formatting import gb
+from planner.readers.config_json import slug
+from planner.readers.gguf_header import Header, Skipped, Tensor
+from planner.readers.gguf_tensors import TensorBytes, is_recurrent, layers_of, prediction_from
+from planner.schema.llm import AttentionGroup, MlpGroup
+
+WINDOWS: dict[str, tuple[int, int]] = {
+    "gemma2": (2, 4096), "gemma3": (6, 0), "gemma3n": (5, 0), "gpt-oss": (2, 0), "cohere2": (4, 0), "llama4": (4, 8192),
+    "exaone4": (4, 0),
+}
+"""Architecture → (n, window): in each n layers the last sees everything; 0 where the window is a key of the file."""
+KNOWN = frozenset({
+    *WINDOWS, "llama", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "qwen3next", "qwen35", "qwen35moe",
+    "gemma", "gemma4", "phi2", "phi3", "phimoe", "deepseek", "deepseek2", "glm4", "glm4moe", "mistral3", "granite", "granitemoe",
+    "granitehybrid", "command-r", "falcon", "falcon-h1", "starcoder2", "starcoder", "stablelm", "nemotron", "nemotron_h",
+    "nemotron_h_moe", "jamba", "mamba", "mamba2", "olmo", "olmo2", "olmoe", "internlm2", "baichuan", "gpt2", "gptneox", "bloom", "mpt",
+    "minicpm", "smollm3", "exaone", "bert", "nomic-bert", "jina-bert-v2", "dots1", "bailingmoe", "ernie4_5", "ernie4_5-moe",
+    "hunyuan-moe", "minimax-m2", "seed_oss", "arcee", "decilm", "orion", "qwen", "xverse", "dbrx", "arctic", "grok",
+})
+ENCODERS = frozenset({"bert", "nomic-bert", "jina-bert-v2"})
+STATE_BYTES_PER_VALUE = 4
+"""llama.cpp keeps recurrent and convolution states in FP32."""
+MOST_LAYERS = 10_000
+
+
+@dataclass(frozen=True)
+class GgufShape:
+    """What the `Llm` of a file is built from."""
+
+    arch: str
+    fields: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+
+class _Keys:
+    """Metadata of the architecture, with the faults of the keys that are needed."""
+
+    def __init__(self, file: str, arch: str, metadata: Mapping[str, Any]) -> None:
+        self.file, self.arch, self.metadata = file, arch, metadata
+        self.faults: list[Fault] = []
+
+    def raw(self, name: str) -> Any:
+        return self.metadata.get(f"{self.arch}.{name}")
+
+    def number(self, name: str, fallback: int | None = None) -> int:
+        """Return a whole number above 0; the fallback where there is none, a fault where there is no fallback either."""
+        value = self.raw(name)
+        if isinstance(value, list) and value:
+            value = max(v for v in value)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10**9:
+            return value
+        if fallback is None:
+            what = "missing" if value is None else f"{str(value)[:40]!r} is no count"
+            self.faults.append(Fault(self.file, None, f"{self.arch}.{name}", what, "convert the model again"))
+            return 1
+        return fallback
+
+    def by_layer(self, name: str, layer_count: int, fallback: int) -> list[int]:
+        """Return a figure of each layer: a list of the file's, or one number for all."""
+        value = self.raw(name)
+        if isinstance(value, list) and all(isinstance(v, int) and 0 <= v <= 10**6 for v in value):
+            if len(value) >= layer_count:
+                return [int(v) for v in value[:layer_count]]
+            what = f"{len(value)} values for {layer_count} layers"
+            self.faults.append(Fault(self.file, None, f"{self.arch}.{name}", what, "convert the model again"))
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**6:
+            return [value] * layer_count
+        return [fallback] * layer_count
+
+
+def shape_of(header: Header, sums: TensorBytes, file: str, assume: bool = False) -> GgufShape:
+    """Return the fields of an `Llm` (all but id, name and sources) that a header describes.
+
+    Raises `InputError`: no architecture, an unknown one without `assume`, keys or layers missing, a vision projector.
+    """
+    arch = header.metadata.get("general.architecture")
+    if not isinstance(arch, str) or not arch:
+        raise InputError([Fault(file, None, "general.architecture", "missing", "give a model's .gguf file")])
+    arch = arch[:60]
+    if arch == "clip" or header.metadata.get("general.type") == "mmproj":
+        raise InputError([Fault(file, None, "general.architecture", "a vision projector, not a model", "give the language model's file")])
+    notes = []
+    if arch not in KNOWN:
+        if not assume:
+            cure = "add --assume to read it layer by layer as its tensors stand, or write its shape as a file in workloads/models"
+            raise InputError([Fault(file, None, "general.architecture", f"architecture {arch!r} is not known", cure)])
+        notes.append(f"Assumed: architecture {arch} is not known; layers are read as their tensors stand, without windows.")
+    keys = _Keys(file, arch, header.metadata)
+    stated = min(keys.number("block_count"), MOST_LAYERS + 1)
+    by_layer = layers_of(header.tensors)
+    first_prediction = prediction_from(header)
+    n = stated if first_prediction is None else min(first_prediction, stated)
+    if first_prediction is not None:
+        notes.append(f"Layers that guess ahead hold {gb(sums.prediction_bytes)} of the file; they are left out.")
+    if n > MOST_LAYERS or any(layer not in by_layer for layer in range(n)):
+        gone = next((layer for layer in range(min(n, MOST_LAYERS)) if layer not in by_layer), MOST_LAYERS)
+        keys.faults.append(Fault(file, None, f"blk.{gone}", f"no tensor of this layer, {arch}.block_count is {stated}", "give every part"))
+    hidden = keys.number("embedding_length")
+    context = keys.number("context_length", 2048)
+    if keys.faults:
+        raise InputError(keys.faults)
+    attention = _attention(keys, by_layer, n, hidden, notes)
+    mlp = _mlp(keys, by_layer, n)
+    if keys.faults:
+        raise InputError(keys.faults)
+    fields = {
+        "family": slug(arch), "max_context_tok": context, "vocab_size": _vocabulary(header, keys), "hidden_size": hidden,
+        "layer_count": n, "attention": attention, "mlp": mlp, "params": _parameters(sums, mlp), "is_encoder": arch in ENCODERS,
+    }
+    return GgufShape(arch, fields, tuple(notes))
+
+
+def _vocabulary(header: Header, keys: _Keys) -> int:
+    embedding = next((t for t in header.tensors if t.name == "token_embd.weight"), None)
+    if embedding is not None and len(embedding.dims) > 1:
+        return embedding.dims[1]
+    words = header.metadata.get("tokenizer.ggml.tokens")
+    return words.count if isinstance(words, Skipped) and words.count else keys.number("vocab_size", 1)
+
+
+def _parameters(sums: TensorBytes, mlp: list[MlpGroup]) -> dict[str, int]:
+    p = sums.parameters_by_component
+    total = sum(p.values())
+    moe = [g for g in mlp if g.kind == "moe"]
+    held = sum(g.layer_count * g.expert_count for g in moe)
+    used = sum(g.layer_count * g.top_k for g in moe)
+    idle = p["experts"] - p["experts"] * used // held if held else 0
+    unread = p["embedding"] if p["head"] else 0
+    active = max(total - idle - unread - p["vision"], 1)
+    return {"total_count": total, "active_count": active, **{f"{name}_count": count for name, count in p.items()}}
+
+
+def _windows(keys: _Keys, n: int, notes: list[str]) -> list[int]:
+    """Return the window of each layer in tokens, 0 where it sees everything."""
+    window = keys.number("attention.sliding_window", 0)
+    pattern = keys.raw("attention.sliding_window_pattern")
+    if isinstance(pattern, list) and len(pattern) >= n and window:
+        return [window if pattern[i] else 0 for i in range(n)]
+    every, own = WINDOWS.get(keys.arch, (0, 0))
+    if isinstance(pattern, int) and not isinstance(pattern, bool) and 1 < pattern <= n:
+        every = pattern
+    if every and (window or own):
+        return [0 if i % every == every - 1 else window or own for i in range(n)]
+    if window:
+        notes.append(f"A window of {window} tokens is stated; every layer keeps every token, as llama.cpp does for this family.")
+    return [0] * n
+
+
+def _attention(
+    keys: _Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int, hidden: int, notes: list[str]
+) -> list[AttentionGroup]:
+    heads = keys.by_layer("attention.head_count", n, 0)
+    kv_heads = keys.by_layer("attention.head_count_kv", n, 0)
+    windows = _windows(keys, n, notes)
+    rank = keys.number("attention.kv_lora_rank", 0)
+    shared_from = n - keys.number("attention.shared_kv_layers", 0)
+    if rank:
+        splits = any("attn_k_b.weight" in by_layer[i] for i in range(n))
+        notes.append(
+            "The file keeps K and V up-projections apart: llama.cpp caches the latent (--engine llama_cpp_latent)." if splits
+            else "The file joins the K and V up-projections: llama.cpp caches full keys and values of every head."
+        )
+    made: list[dict[str, Any]] = []
+    states: list[int] = []
+    for i in range(n):
+        names, head = by_layer[i], heads[i] or 0
+        has_state = any(name.startswith(("ssm_", "time_mix_")) for name in names)
+        if has_state:
+            states.append(_state_bytes(keys, hidden))
+        if is_recurrent(names):
+            made.append({"kind": "linear", "head_count": head, "state": states[-1]})
+            continue
+        if not any(name.startswith(("attn_q", "attn_k", "attn_qkv")) for name in names) or not head:
+            made.append({"kind": "none"})
+            continue
+        suffix = "_swa" if windows[i] and keys.raw("attention.key_length_swa") else ""
+        width = keys.number(f"attention.key_length{suffix}", max(hidden // head, 1))
+        value = keys.number(f"attention.value_length{suffix}", width)
+        if rank:
+            made.append({
+                "kind": "mla", "head_count": head, "head_dim": keys.number("attention.key_length_mla", width),
+                "v_head_dim": keys.number("attention.value_length_mla", value), "kv_lora_rank": rank,
+                "rope_dim": keys.number("rope.dimension_count", 0),
+            })
+            continue
+        grouped = kv_heads[i] or head
+        group: dict[str, Any] = {
+            "kind": "sliding" if windows[i] else "full", "head_count": head, "kv_head_count": grouped, "head_dim": width,
+        }
+        if keys.arch == "llama4" and windows[i]:
+            group["kind"] = "chunked"
+        if windows[i]:
+            group["window_tok"] = windows[i]
+        if value != width:
+            group["v_head_dim"] = value
+        if head % grouped:
+            what = f"{head} heads do not divide by {grouped} KV heads in layer {i}"
+            keys.faults.append(Fault(keys.file, None, f"{keys.arch}.attention.head_count_kv", what, "convert the model again"))
+            raise InputError(keys.faults)
+        made.append({**group, **({"cache_is_shared": True} if i >= shared_from else {}), **({"with": states[-1]} if has_state else {})})
+    return _grouped(made)
+
+
+def _grouped(made: list[dict[str, Any]]) -> list[AttentionGroup]:
+    """Return alike layers as groups, in the order in which each kind first stands."""
+    order = sorted(range(len(made)), key=lambda i: (next(j for j, other in enumerate(made) if other == made[i]), i))
+    groups: list[AttentionGroup] = []
+    for _, run in groupby(order, key=lambda i: repr(made[i])):
+        layers = list(run)
+        own = dict(made[layers[0]])
+        state, beside = own.pop("state", 0), own.pop("with", 0)
+        groups.append(AttentionGroup(layer_count=len(layers), state_bytes_per_sequence=state * len(layers), **own))
+        if beside:
+            groups.append(AttentionGroup(
+                layer_count=len(layers), kind="linear", state_bytes_per_sequence=beside * len(layers), is_second_cache=True
+            ))
+    return groups
+
+
+def _state_bytes(keys: _Keys, hidden: int) -> int:
+    """Return one layer's recurrent and convolution state of one sequence (bytes), as llama.cpp allots them."""
+    inner = keys.number("ssm.inner_size", 0)
+    if not inner:
+        head = keys.number("wkv.head_size", 0)
+        return STATE_BYTES_PER_VALUE * (2 * hidden + head * hidden)
+    state, convolution = keys.number("ssm.state_size", 0), keys.number("ssm.conv_kernel", 1)
+    grouped = 2 * keys.number("ssm.group_count", 0) * state
+    return STATE_BYTES_PER_VALUE * ((convolution - 1) * (inner + grouped) + state * inner)
+
+
+def _mlp(keys: _Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int) -> list[MlpGroup]:
+    made: list[dict[str, Any]] = []
+    used = keys.number("expert_used_count", 0)
+    for i in range(n):
+        names = by_layer[i]
+        down, experts = names.get("ffn_down.weight"), names.get("ffn_down_exps.weight")
+        group: dict[str, Any] = {}
+        if experts is not None and len(experts.dims) == 3:
+            width, expert_count = experts.dims[0], experts.dims[2]
+            gated = any(name in names for name in ("ffn_gate_exps.weight", "ffn_gate_up_exps.weight"))
+            group = {
+                "kind": "moe", "expert_count": expert_count, "top_k": min(max(used, 1), expert_count), "expert_intermediate_size": width,
+                "is_gated": gated,
+            }
+            shared = names.get("ffn_down_shexp.weight")
+            if shared is not None:
+                group |= {"shared_expert_count": 1, "shared_expert_intermediate_size": shared.dims[0]}
+            if down is not None:
+                group["intermediate_size"] = down.dims[0]
+        elif down is not None:
+            up = names.get("ffn_up.weight")
+            joined = up is not None and len(up.dims) > 1 and up.dims[1] == 2 * down.dims[0]
+            group = {"kind": "dense", "intermediate_size": down.dims[0], "is_gated": "ffn_gate.weight" in names or joined}
+        if group:
+            made.append(group)
+    groups = []
+    for key in dict.fromkeys(repr(g) for g in made):
+        own = [g for g in made if repr(g) == key]
+        groups.append(MlpGroup(layer_count=len(own), **own[0]))
+    return groups
