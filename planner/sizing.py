@@ -184,6 +184,8 @@ def placements(
         count = (tp or 1) * (pp or 1) * question.extras.dp
     counts = (count,) if count is not None else ((1,) if gpu.kind in ALONE else counts_of(question))
     found = [p for n in counts if (p := place(question, gpu, n, tp, pp, tries)) is not None]
+    if not found and not question.footprint.tp_sizes:
+        raise InputError([memory.split_fault(question.footprint, tp or 1)])
     if not found:
         sizes = ", ".join(map(str, question.footprint.tp_sizes))
         cure = f"tensor-parallel sizes it allows: {sizes}; pipeline stages up to {question.llm.layer_count}"

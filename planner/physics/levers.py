@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.formatting import gb
-from planner.physics.memory import Footprint, terms
+from planner.physics.memory import Footprint, loading_peak_bytes, terms
 from planner.schema.hardware import Gpu
 
 Kind = Literal["split", "kv_cache", "weights", "sessions", "context", "gpus"]
@@ -103,12 +103,13 @@ class Case:
     def need(
         self, fp: Footprint, context_tok: int | None = None, concurrency: int | None = None, split: tuple[int, int] | None = None
     ) -> float:
-        """Return the bytes of the fullest GPU, what is given changed."""
+        """Return the bytes of the fullest GPU, what is given changed; those while it loads where that is what the device cannot hold."""
         tp, pp = split or (self.tp, self.pp)
-        return terms(
+        need = terms(
             fp, self.gpu, tp, pp, self.context_tok if context_tok is None else context_tok,
             self.concurrency if concurrency is None else concurrency, self.overhead_bytes,
-        ).total_bytes
+        )
+        return max(need.total_bytes, loading_peak_bytes(fp, self.gpu, tp, pp, need))
 
     def fits(self, fp: Footprint, split: tuple[int, int] | None = None) -> bool:
         """Say whether the load fits in `fp`, on another split if one is given."""

@@ -152,6 +152,8 @@ class DoesNotFit:
     max_sequences: int
     loading_bytes: float = 0.0
     """Bytes of one GPU while the weights are loaded, where that is what does not fit."""
+    loading_room_bytes: float = 0.0
+    """What the whole device has for that."""
 
     @property
     def dominant_term(self) -> Term:
@@ -163,8 +165,8 @@ class DoesNotFit:
         """The shortfall in one line."""
         if self.loading_bytes:
             return (
-                f"needs {gb(self.loading_bytes)} per GPU while it loads, before the weights are quantised there, {gb(self.per_gpu_bytes)} "
-                f"afterwards, {gb(self.usable_bytes_per_gpu)} usable: quantise offline and load that file"
+                f"needs {gb(self.loading_bytes)} per GPU while it loads, before the weights are quantised there, of "
+                f"{gb(self.loading_room_bytes)} in all, {gb(self.per_gpu_bytes)} afterwards: quantise offline and load that file"
             )
         largest = self.terms.by_term[self.dominant_term]
         return (
@@ -193,7 +195,7 @@ def footprint(
         llm=llm, engine=engine, weights_bytes_by_component=parts, weights_bytes=total, kv_parts=kv_parts,
         indexer_bytes_per_tok=float(sum(g.indexer_bytes_per_tok for g in groups)),
         state_bytes_per_sequence=float(sum(g.state_bytes_per_sequence for g in groups)),
-        tp_sizes=llm_valid_tp(llm, engine.max_tp, group_size, extras.experts_are_whole), group_size=group_size, extras=extras,
+        tp_sizes=llm_valid_tp(llm, engine.max_tp, group_size, extras.experts_are_whole, extras.dp), group_size=group_size, extras=extras,
         adapters=adapter_bytes(llm, extras) if extras.adapter_count else None,
         draft=footprint(*extras.draft, kv, engine) if extras.draft is not None else None,
         loading=weights_bytes_by_component(llm, extras.loads_in) if extras.loads_in is not None else None,
@@ -260,10 +262,16 @@ def max_sequences(
     """Return how many sequences of `context_tok` tokens fit inside usable; the engine's own limit where none keeps a cache."""
     empty = terms(fp, gpu, tp, pp, context_tok, 0, overhead_bytes)
     room = room_bytes(fp, gpu, tp, pp, empty, memory_frac, margin_frac) - empty.total_bytes
-    if room < 0:
+    if room < 0 or loading_peak_bytes(fp, gpu, tp, pp, empty):
         return 0
     each = terms(fp, gpu, tp, pp, context_tok, 1, overhead_bytes).total_bytes - empty.total_bytes
     return int(room // each) * fp.extras.dp if each > 0 else batch_default(fp.engine, gpu).max_sequence_count
+
+
+def loading_peak_bytes(fp: Footprint, gpu: Gpu, tp: int, pp: int, need: MemoryTerms) -> float:
+    """Return what one GPU holds while the weights are loaded, where that is more than the whole device; else 0."""
+    peak = fp.loading_bytes_per_gpu(tp, pp) + need.overhead_bytes if fp.loading is not None else 0.0
+    return peak if peak > usable_bytes(gpu, 1.0, 0.0) else 0.0
 
 
 def fit_footprint(
@@ -280,19 +288,19 @@ def fit_footprint(
     most = max_sequences(fp, gpu, tp, pp, context_tok, memory_frac, margin_frac, overhead_bytes)
     if need.total_bytes > usable:
         return DoesNotFit(need, need.total_bytes, usable, most)
-    loading = fp.loading_bytes_per_gpu(tp, pp)
-    if loading and loading + need.overhead_bytes > usable_bytes(gpu, 1.0, 0.0):
-        return DoesNotFit(need, need.total_bytes, usable_bytes(gpu, 1.0, 0.0), 0, loading + need.overhead_bytes)
+    peak = loading_peak_bytes(fp, gpu, tp, pp, need)
+    if peak:
+        return DoesNotFit(need, need.total_bytes, usable, 0, peak, usable_bytes(gpu, 1.0, 0.0))
     return Fits(need, need.total_bytes, usable, most, batch_default(fp.engine, gpu).max_sequence_count)
 
 
 def split_fault(fp: Footprint, tp: int) -> Fault:
     """Return why a model cannot be split over `tp` GPUs, with the sizes that can."""
-    sizes = ", ".join(map(str, fp.tp_sizes))
-    obstacles = list(tp_obstacles(fp.llm, tp, fp.group_size, fp.extras.experts_are_whole))
+    cure = f"valid: {', '.join(map(str, fp.tp_sizes))}" if fp.tp_sizes else "let the ranks divide the experts"
+    obstacles = list(tp_obstacles(fp.llm, tp, fp.group_size, fp.extras.experts_are_whole, fp.extras.dp))
     if fp.engine.max_tp < tp and not obstacles:
         obstacles = [f"{fp.engine.name} splits by layer only" if fp.engine.max_tp == 1 else f"{fp.engine.name} goes to {fp.engine.max_tp}"]
-    return Fault("", None, "tp", f"{fp.llm.id} cannot be split over {tp} GPUs by tensor: {'; '.join(obstacles)}", f"valid: {sizes}")
+    return Fault("", None, "tp", f"{fp.llm.id} cannot be split over {tp} GPUs by tensor: {'; '.join(obstacles)}", cure)
 
 
 def fit(

@@ -50,12 +50,19 @@ def end_stage_frac(layer_count: int, pp: int) -> float:
     return (layer_count // pp + (left_over > max(pp - 2, 0))) / layer_count
 
 
-def tp_obstacles(llm: Llm, tp: int, group_size: int | None = None, experts_are_whole: bool = False) -> Iterator[str]:
+def tp_obstacles(
+    llm: Llm, tp: int, group_size: int | None = None, experts_are_whole: bool = False, dp: int = 1
+) -> Iterator[str]:
     """Yield what forbids `llm` to be split over `tp` GPUs by tensor, one clause each; nothing where it can be.
 
     A latent (MLA) has no KV heads to divide: it is replicated, so only the query heads count. `group_size` weights along a row
-    share a scale: a shard has to hold whole groups. `experts_are_whole`: expert parallelism, no expert is sliced.
+    share a scale: a shard has to hold whole groups. `experts_are_whole`: expert parallelism, no expert is sliced. With `dp`
+    ranks of data-parallel attention the experts are divided over tp × dp GPUs.
     """
+    if dp > 1:
+        for mlp in llm.mlp:
+            if mlp.kind == "moe" and mlp.expert_count % (tp * dp):
+                yield f"{mlp.expert_count} experts do not divide by {tp} x {dp} ranks"
     if tp == 1:
         return
     for group in llm.attention:
@@ -71,7 +78,7 @@ def tp_obstacles(llm: Llm, tp: int, group_size: int | None = None, experts_are_w
         if group_size and width and (width // tp) % group_size:
             yield _cut(width, tp, group_size, "values of the heads")
     for mlp in llm.mlp:
-        if mlp.kind == "moe" and mlp.expert_count % tp:
+        if mlp.kind == "moe" and dp == 1 and mlp.expert_count % tp:
             yield f"{mlp.expert_count} experts do not divide by {tp}"
         if not group_size:
             continue
@@ -92,9 +99,11 @@ def _cut(width: int, tp: int, group_size: int, name: str) -> str:
     return f"{name} {width:,} / {tp} = {width / tp:,g} is no multiple of the quantisation group of {group_size}"
 
 
-def llm_valid_tp(llm: Llm, limit: int = 8, group_size: int | None = None, experts_are_whole: bool = False) -> tuple[int, ...]:
+def llm_valid_tp(
+    llm: Llm, limit: int = 8, group_size: int | None = None, experts_are_whole: bool = False, dp: int = 1
+) -> tuple[int, ...]:
     """Return the tensor-parallel sizes up to `limit` that have no `tp_obstacles`."""
-    return tuple(tp for tp in range(1, limit + 1) if next(tp_obstacles(llm, tp, group_size, experts_are_whole), None) is None)
+    return tuple(tp for tp in range(1, limit + 1) if next(tp_obstacles(llm, tp, group_size, experts_are_whole, dp), None) is None)
 
 
 def layouts(

@@ -102,6 +102,24 @@ def test_loading_in_16_bit_decides() -> None:
     assert isinstance(small, Fits)
 
 
+def test_no_lever_promises_what_loading_forbids(capsys: pytest.CaptureFixture[str]) -> None:
+    """Fewer sessions, a shorter context or a smaller cache do not lower the peak of 16-bit weights; more GPUs do."""
+    args = ["--llm", "deepseek_v3", "--weights", "fp8", "--context", "4096", "--concurrency", "8", "--quantize-at-load"]
+    code, data, _ = run(capsys, *args, "--gpu", "h200_sxm_141gb", "--count", "8", "--margin-frac", "0")
+    place = data["placements"][0]
+    assert code == 1 and place["max_sequences"] == 0 and place["max_context_tok"] == 0
+    assert {lever["kind"] for lever in place["lever_changes"] if lever["fits"]} == {"gpus"}
+
+
+@pytest.mark.parametrize(("dp", "fits"), [(8, True), (3, False)])
+def test_experts_divide_over_all_ranks(dp: int, fits: bool) -> None:
+    """256 experts over three ranks leave one behind."""
+    fp = footprint("deepseek_v3", "fp8", dp=dp)
+    assert bool(fp.tp_sizes) is fits
+    if not fits:
+        assert "256 experts do not divide by 1 x 3 ranks" in memory.split_fault(fp, 1).what
+
+
 def test_data_parallel_attention_divides_sessions_and_experts() -> None:
     """DeepSeek-V3 over 8 ranks: each holds all but the experts whole, 1/8 of the experts, and 2 of 16 sessions' latents."""
     fp, one = footprint("deepseek_v3", "fp8", dp=8), footprint("deepseek_v3", "fp8")
