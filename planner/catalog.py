@@ -246,13 +246,14 @@ def load_catalog(overlay: Path | None = None) -> Catalog:
         roots.append(Path.cwd())
     faults: list[Fault] = []
     origin: dict[tuple[str, str], Path] = {}
+    parsed: dict[Path, Any] = {}
 
     def rows(kind: str, pattern: str, model: type[Row], key: str | None = None) -> dict[str, Row]:
         found: dict[str, Row] = {}
         for root in roots:
             for path in sorted((root / "hardware").glob(pattern)):
                 try:
-                    for row in _read_list(path, model, key):
+                    for row in _read_list(path, model, key, parsed):
                         name: str = row.id  # type: ignore[attr-defined]
                         if origin.get((kind, name), path) == path and name in found:
                             raise InputError([Fault(shown_path(path), None, name, "this id stands twice", "keep one")])
@@ -287,9 +288,11 @@ def load_catalog(overlay: Path | None = None) -> Catalog:
     return catalog
 
 
-def _read_list(path: Path, model: type[Row], key: str | None) -> Iterator[Row]:
-    """Yield the rows of a YAML list (under `key` where the file has several lists)."""
-    data = read_yaml_fast(path, max_bytes=MAX_DATA_FILE_BYTES)
+def _read_list(path: Path, model: type[Row], key: str | None, parsed: dict[Path, Any]) -> Iterator[Row]:
+    """Yield the rows of a YAML list (under `key` where the file has several lists, which are parsed once)."""
+    if path not in parsed:
+        parsed[path] = read_yaml_fast(path, max_bytes=MAX_DATA_FILE_BYTES)
+    data = parsed[path]
     items = (data or {}).get(key, []) if key is not None and isinstance(data, dict) else data
     if key is not None and not isinstance(data, dict):
         return
