@@ -26,7 +26,11 @@ MOST_TEXTS = 4_000_000
 """Texts in all lists of a file: a tokenizer has up to about 260,000 words and twice as many merges."""
 MOST_KEPT = 4096
 """Numbers of a list that are kept (one a layer); longer lists are known by their length."""
+MOST_KEPT_IN_ALL = 1_000_000
+"""Numbers kept of all lists of a file: later ones are known by their length."""
 MOST_TEXT_BYTES = 65_536
+MOST_TEXT_BYTES_IN_ALL = 64_000_000
+"""Keys, names and values together, as they are kept; what is longer is no header of a model."""
 MOST_DIMENSIONS = 8
 MOST_ELEMENTS = 10**14
 MOST_PARTS = 1000
@@ -76,7 +80,7 @@ class _Walk:
         self.file, self.data, self.at = file, data, 0
         self.end = min(len(data), MOST_HEADER_BYTES)
         self.order = "<"
-        self.text_count = 0
+        self.text_count = self.kept_count = self.text_bytes = 0
 
     def refuse(self, place: str, what: str) -> InputError:
         return InputError([Fault(self.file, None, place, what, CURE)])
@@ -99,6 +103,9 @@ class _Walk:
         if length > MOST_TEXT_BYTES:
             self.at += length
             return ""
+        self.text_bytes += length
+        if self.text_bytes > MOST_TEXT_BYTES_IN_ALL:
+            raise self.refuse(place, f"more than {MOST_TEXT_BYTES_IN_ALL:,} bytes of keys, names and texts")
         raw = self.data[self.at : self.at + length]
         self.at += length
         return raw.decode("utf-8", "replace")
@@ -115,7 +122,8 @@ class _Walk:
             size = count * struct.calcsize("<" + NUMBERS[inner])
             self.need(size, place)
             values: Any = Skipped(count)
-            if count <= MOST_KEPT:
+            if count <= MOST_KEPT and self.kept_count + count <= MOST_KEPT_IN_ALL:
+                self.kept_count += count
                 values = list(struct.unpack_from(f"{self.order}{count}{NUMBERS[inner]}", self.data, self.at))
             self.at += size
             return values
@@ -145,14 +153,30 @@ def read_header(path: Path) -> Header:
     """
     match = PART.fullmatch(path.name)
     if match is None or not 1 < int(match[3]) <= MOST_PARTS:
-        return _one(path)
+        return _joined(path, [_one(path)])
     parts = [path.with_name(f"{match[1]}-{number:05d}-of-{match[3]}.gguf") for number in range(1, int(match[3]) + 1)]
     gone = [part for part in parts if not part.is_file()]
     missing = [Fault(str(part), None, "", "this part of the split file is missing", "put it beside the others") for part in gone]
     if missing:
         raise InputError(missing)
-    headers = [_one(part) for part in parts]
-    return Header(headers[0].metadata, tuple(tensor for header in headers for tensor in header.tensors))
+    headers = []
+    for part in parts:
+        headers.append(_one(part))
+        if sum(len(header.tensors) for header in headers) > MOST_TENSORS:
+            raise InputError([Fault(str(part), None, "tensor_count", f"the parts hold more than {MOST_TENSORS:,} tensors", CURE)])
+    return _joined(path, headers)
+
+
+def _joined(path: Path, headers: list[Header]) -> Header:
+    """Return all parts as one; raises `InputError` where a tensor stands in two of them or their number is not the one stated."""
+    tensors = tuple(tensor for header in headers for tensor in header.tensors)
+    stated = headers[0].metadata.get("split.tensors.count")
+    if len({tensor.name for tensor in tensors}) != len(tensors):
+        raise InputError([Fault(str(path), None, "", "two parts hold the same tensor", "put the parts of one model beside each other")])
+    if isinstance(stated, int) and stated not in (0, len(tensors)):
+        what = f"the whole has {stated:,} tensors, {len(tensors):,} are here"
+        raise InputError([Fault(str(path), None, "split.tensors.count", what, "give a part under its own name, with all others beside it")])
+    return Header(headers[0].metadata, tensors)
 
 
 def _one(path: Path) -> Header:

@@ -1,14 +1,13 @@
 """The shape of a model from a GGUF header: layer by layer, from the tensors that are there and the keys that say the rest.
 
 Parameters are those of the tensors. What llama.cpp holds in code and no key states (which layers have a window) stands in
-`WINDOWS`, read in github:ggml-org/llama.cpp src/llama-model.cpp (`set_swa_pattern`).
+`WINDOWS`, read in github:ggml-org/llama.cpp src/models/*.cpp (`set_swa_pattern`), commit 8a5c4e03.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from planner.errors import Fault, InputError
@@ -20,14 +19,14 @@ from planner.schema.llm import AttentionGroup, MlpGroup
 
 WINDOWS: dict[str, tuple[int, int]] = {
     "gemma2": (2, 4096), "gemma3": (6, 0), "gemma3n": (5, 0), "gpt-oss": (2, 0), "cohere2": (4, 0), "llama4": (4, 8192),
-    "exaone4": (4, 0),
+    "exaone4": (4, 0), "olmo2": (4, 0),
 }
 """Architecture → (n, window): in each n layers the last sees everything; 0 where the window is a key of the file."""
 KNOWN = frozenset({
     *WINDOWS, "llama", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3vl", "qwen3vlmoe", "qwen3next", "qwen35", "qwen35moe",
     "gemma", "gemma4", "phi2", "phi3", "phimoe", "deepseek", "deepseek2", "glm4", "glm4moe", "mistral3", "granite", "granitemoe",
     "granitehybrid", "command-r", "falcon", "falcon-h1", "starcoder2", "starcoder", "stablelm", "nemotron", "nemotron_h",
-    "nemotron_h_moe", "jamba", "mamba", "mamba2", "olmo", "olmo2", "olmoe", "internlm2", "baichuan", "gpt2", "gptneox", "bloom", "mpt",
+    "nemotron_h_moe", "jamba", "mamba", "mamba2", "olmo", "olmoe", "internlm2", "baichuan", "gpt2", "gptneox", "bloom", "mpt",
     "minicpm", "smollm3", "exaone", "bert", "nomic-bert", "jina-bert-v2", "dots1", "bailingmoe", "ernie4_5", "ernie4_5-moe",
     "hunyuan-moe", "minimax-m2", "seed_oss", "arcee", "decilm", "orion", "qwen", "xverse", "dbrx", "arctic", "grok",
 })
@@ -140,7 +139,7 @@ def _parameters(sums: TensorBytes, mlp: list[MlpGroup]) -> dict[str, int]:
     used = sum(g.layer_count * g.top_k for g in moe)
     idle = p["experts"] - p["experts"] * used // held if held else 0
     unread = p["embedding"] if p["head"] else 0
-    active = max(total - idle - unread - p["vision"], 1)
+    active = max(total - idle - unread - sums.lookup_parameters - p["vision"], 1)
     return {"total_count": total, "active_count": active, **{f"{name}_count": count for name, count in p.items()}}
 
 
@@ -151,10 +150,14 @@ def _windows(keys: _Keys, n: int, notes: list[str]) -> list[int]:
     if isinstance(pattern, list) and len(pattern) >= n and window:
         return [window if pattern[i] else 0 for i in range(n)]
     every, own = WINDOWS.get(keys.arch, (0, 0))
-    if isinstance(pattern, int) and not isinstance(pattern, bool) and 1 < pattern <= n:
+    if keys.arch == "llama4":
+        window = 0 if keys.raw("attention.sliding_window") == 0 else own
+    elif not window:
+        window = own
+    if isinstance(pattern, int) and not isinstance(pattern, bool) and pattern > 0:
         every = pattern
-    if every and (window or own):
-        return [0 if i % every == every - 1 else window or own for i in range(n)]
+    if every and window:
+        return [0 if i % every == every - 1 else window for i in range(n)]
     if window:
         notes.append(f"A window of {window} tokens is stated; every layer keeps every token, as llama.cpp does for this family.")
     return [0] * n
@@ -194,7 +197,7 @@ def _attention(
             made.append({
                 "kind": "mla", "head_count": head, "head_dim": keys.number("attention.key_length_mla", width),
                 "v_head_dim": keys.number("attention.value_length_mla", value), "kv_lora_rank": rank,
-                "rope_dim": keys.number("rope.dimension_count", 0),
+                "rope_dim": keys.number("rope.dimension_count"),
             })
             continue
         grouped = kv_heads[i] or head
@@ -215,13 +218,19 @@ def _attention(
     return _grouped(made)
 
 
+def _alike(made: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return layers that are alike together, in the order in which each kind first stands."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for layer in made:
+        found.setdefault(repr(layer), []).append(layer)
+    return list(found.values())
+
+
 def _grouped(made: list[dict[str, Any]]) -> list[AttentionGroup]:
     """Return alike layers as groups, in the order in which each kind first stands."""
-    order = sorted(range(len(made)), key=lambda i: (next(j for j, other in enumerate(made) if other == made[i]), i))
     groups: list[AttentionGroup] = []
-    for _, run in groupby(order, key=lambda i: repr(made[i])):
-        layers = list(run)
-        own = dict(made[layers[0]])
+    for layers in _alike(made):
+        own = dict(layers[0])
         state, beside = own.pop("state", 0), own.pop("with", 0)
         groups.append(AttentionGroup(layer_count=len(layers), state_bytes_per_sequence=state * len(layers), **own))
         if beside:
@@ -267,8 +276,4 @@ def _mlp(keys: _Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int) -> l
             group = {"kind": "dense", "intermediate_size": down.dims[0], "is_gated": "ffn_gate.weight" in names or joined}
         if group:
             made.append(group)
-    groups = []
-    for key in dict.fromkeys(repr(g) for g in made):
-        own = [g for g in made if repr(g) == key]
-        groups.append(MlpGroup(layer_count=len(own), **own[0]))
-    return groups
+    return [MlpGroup(layer_count=len(layers), **layers[0]) for layers in _alike(made)]

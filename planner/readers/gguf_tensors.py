@@ -13,7 +13,7 @@ from planner.errors import Fault, InputError
 from planner.readers.gguf_header import Header, Tensor
 from planner.schema.llm import Component
 
-LAYER = re.compile(r"(?:blk|enc\.blk|dec\.blk)\.(\d+)\.(.+)")
+LAYER = re.compile(r"(?:blk|enc\.blk|dec\.blk)\.([0-9]{1,6})\.(.+)")
 VISION = ("v.", "mm.", "a.", "resampler.")
 
 
@@ -32,6 +32,8 @@ class TensorBytes:
     bytes_by_component: Mapping[str, float]
     parameters_by_component: Mapping[str, int]
     bytes_by_type: Mapping[str, float]
+    lookup_parameters: int = 0
+    """Embeddings of each layer's own, in `other`: rows are read by index, none is multiplied."""
     prediction_bytes: float = 0.0
     """Layers that guess ahead, in the file and not in the sums: engines leave them out unless told."""
 
@@ -65,7 +67,7 @@ def component_of(name: str, recurrent: bool) -> Component:
     match = LAYER.fullmatch(name)
     short = match[2] if match else name
     if not match:
-        if short.startswith(("token_embd.", "position_embd", "token_types", "per_layer_token_embd")):
+        if short.startswith(("token_embd.", "position_embd", "token_types")):
             return "embedding"
         if short.startswith(("output.", "cls")):
             return "head"
@@ -106,7 +108,7 @@ def tensor_bytes(header: Header, file: str) -> TensorBytes:
     by_type: Counter[str] = Counter()
     faults: list[Fault] = []
     sizes = type_sizes()
-    first_prediction, prediction = prediction_from(header), 0.0
+    first_prediction, prediction, looked_up = prediction_from(header), 0.0, 0
     for tensor in header.tensors:
         kind = sizes.get(tensor.type_number)
         if kind is None:
@@ -126,7 +128,9 @@ def tensor_bytes(header: Header, file: str) -> TensorBytes:
         component = component_of(tensor.name, match is not None and int(match[1]) in recurrent)
         size[component] += own
         count[component] += tensor.element_count
+        looked_up += tensor.element_count if tensor.name.startswith("per_layer_token_embd.") else 0
         by_type[name] += own
     if faults:
         raise InputError(faults[:20])
-    return TensorBytes({k: float(v) for k, v in size.items()}, dict(count), {k: float(v) for k, v in by_type.items()}, prediction)
+    own_types = {name: float(total) for name, total in by_type.items()}
+    return TensorBytes({name: float(total) for name, total in size.items()}, dict(count), own_types, looked_up, prediction)
