@@ -48,7 +48,7 @@ class Question:
     @cached_property
     def undivided(self) -> Footprint:
         """The footprint of the whole load as if on one GPU."""
-        return replace(self.footprint, extras=replace(self.extras, dp=1))
+        return replace(self.footprint, extras=replace(self.extras, dp=1), _weights_of_one={})
 
     @property
     def fraction(self) -> float:

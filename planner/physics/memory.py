@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.errors import Fault, InputError
@@ -49,6 +49,7 @@ class Footprint:
     draft: Footprint | None = None
     loading: Mapping[str, float] | None = None
     """Bytes by component that stand on the GPUs before they are quantised there."""
+    _weights_of_one: dict[tuple[int, int], float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def kv_bytes_per_tok(self) -> float:
@@ -76,7 +77,10 @@ class Footprint:
 
         A vision tower stands on the first stage. With data-parallel attention the experts are divided over all ranks.
         """
-        return _per_gpu(self.llm, self.weights_bytes_by_component, tp, pp, self.extras.dp)
+        known = self._weights_of_one.get((tp, pp))
+        if known is None:
+            known = self._weights_of_one[tp, pp] = _per_gpu(self.llm, self.weights_bytes_by_component, tp, pp, self.extras.dp)
+        return known
 
     def loading_bytes_per_gpu(self, tp: int, pp: int) -> float:
         """Return the weights of the fullest GPU while they are loaded; 0 where they come in the format they stay in."""
