@@ -1,0 +1,229 @@
+"""GGUF files by family: windows that llama.cpp holds in code, shared caches, fused matrices, experts; and files made to cost time.
+
+Unless said otherwise a layer has width 256, 4 heads of 64 and one KV head: 2 x 64 x 2 B = 256 B of cache a token at 16 bit.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+import tracemalloc
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from planner.catalog import Catalog, load_catalog
+from planner.errors import InputError
+from planner.physics import memory
+from planner.readers.checkpoint import Checkpoint, read_checkpoint
+from planner.readers.gguf_header import Skipped, read_header
+
+from .gguf_files import Shapes, dense_layer, llama, write_gguf
+
+KEYS: dict[str, Any] = {
+    "context_length": 32768, "embedding_length": 256, "attention.head_count": 4, "attention.head_count_kv": 1,
+    "attention.key_length": 64, "attention.value_length": 64,
+}
+ENDS: Shapes = {"token_embd.weight": ((256, 500), "F16"), "output_norm.weight": ((256,), "F32")}
+
+
+@cache
+def catalog() -> Catalog:
+    return load_catalog()
+
+
+def read(path: Path) -> Checkpoint:
+    return read_checkpoint(path, catalog().weight_formats)
+
+
+def footprint(found: Checkpoint) -> memory.Footprint:
+    c = catalog()
+    return memory.footprint(
+        found.llm, found.weights, c.kv_format("fp16"), c.engine("llama_cpp"), bytes_by_component=found.weights_bytes_by_component
+    )
+
+
+def stack(n: int, layer: Shapes | None = None) -> Shapes:
+    """Return `n` layers, each of the given tensors (written for layer 0), with embedding and last norm."""
+    one = layer or dense_layer(0, 256, 256, 64, 512, "F16")
+    return ENDS | {name.replace("blk.0.", f"blk.{i}."): what for i in range(n) for name, what in one.items()}
+
+
+@pytest.mark.parametrize(
+    ("arch", "n", "keys", "windows"),
+    [
+        ("gemma2", 4, {"attention.sliding_window": 4096}, [4096, 0, 4096, 0]),
+        ("gemma2", 4, {}, [4096, 0, 4096, 0]),
+        ("gemma3", 8, {"attention.sliding_window": 1024}, [1024] * 5 + [0] + [1024] * 2),
+        ("gemma3n", 5, {"attention.sliding_window": 512}, [512] * 4 + [0]),
+        ("gpt-oss", 4, {"attention.sliding_window": 128}, [128, 0, 128, 0]),
+        ("cohere2", 4, {"attention.sliding_window": 4096}, [4096] * 3 + [0]),
+        ("cohere2", 4, {"attention.sliding_window": 4096, "attention.sliding_window_pattern": 2}, [4096, 0, 4096, 0]),
+        ("cohere2", 4, {"attention.sliding_window": 4096, "attention.sliding_window_pattern": 1}, [0] * 4),
+        ("cohere2", 4, {"attention.sliding_window": 4096, "attention.sliding_window_pattern": 9}, [4096] * 4),
+        ("olmo2", 4, {"attention.sliding_window": 4096}, [4096] * 3 + [0]),
+        ("olmo2", 4, {}, [0] * 4),
+        ("llama4", 4, {}, [8192] * 3 + [0]),
+        ("llama4", 4, {"attention.sliding_window": 0}, [0] * 4),
+        ("phi3", 2, {"attention.sliding_window": 2047}, [0] * 2),
+        ("starcoder2", 2, {"attention.sliding_window": 4096}, [0] * 2),
+        ("llama", 2, {}, [0] * 2), ("qwen2", 2, {}, [0] * 2), ("qwen3", 2, {}, [0] * 2), ("mistral3", 2, {}, [0] * 2),
+        ("granite", 2, {}, [0] * 2), ("command-r", 2, {}, [0] * 2),
+    ],
+)
+def test_windows_by_family(tmp_path: Path, arch: str, n: int, keys: dict[str, Any], windows: list[int]) -> None:
+    """As github:ggml-org/llama.cpp sets them in src/models; a cache of 256 B a token and layer, of full layers alone past the window."""
+    found = read(write_gguf(tmp_path / "m.gguf", arch, {"block_count": n, **KEYS, **keys}, stack(n)))
+    held = {group.window_tok or 0: group.layer_count for group in found.llm.attention}
+    assert held == {window: windows.count(window) for window in windows}
+    if arch == "llama4" and any(windows):
+        assert {group.kind for group in found.llm.attention} == {"chunked", "full"}
+    result = footprint(found)
+    assert result.kv_bytes_per_tok == n * 256 and result.kv_bytes_per_tok_past_window == windows.count(0) * 256
+
+
+def test_gemma4_head_shapes_shared_caches_and_embeddings_of_each_layer(tmp_path: Path) -> None:
+    """Windowed layers of 2 KV heads of 64 (512 B), full ones of 1 of 128 (512 B); the last two keep nothing: 2 of 4 layers count.
+
+    The layers' own embeddings, 500 rows of 4 x 16, are in the file and never multiplied.
+    """
+    keys = {
+        "block_count": 4, **KEYS, "attention.key_length": 128, "attention.value_length": 128, "attention.key_length_swa": 64,
+        "attention.value_length_swa": 64, "attention.head_count_kv": [2, 1, 2, 1], "attention.sliding_window": 512,
+        "attention.sliding_window_pattern": [True, False, True, False], "attention.shared_kv_layers": 2,
+    }
+    tensors = stack(4) | {"per_layer_token_embd.weight": ((64, 500), "F16")}
+    found = read(write_gguf(tmp_path / "m.gguf", "gemma4", keys, tensors))
+    result, params = footprint(found), found.llm.params
+    assert result.kv_bytes_per_tok == 2 * 512 and result.kv_bytes_per_tok_past_window == 512
+    assert sum(group.layer_count for group in found.llm.attention if group.cache_is_shared) == 2
+    assert params.other_count == 64 * 500 and params.active_count == params.total_count - 64 * 500
+    assert found.weights_bytes_by_component is not None and found.weights_bytes_by_component["other"] == 64 * 500 * 2
+
+
+def test_matrices_that_are_joined_or_missing(tmp_path: Path) -> None:
+    """Phi-3 joins q, k, v and gate with up; Falcon has no gate. Parameters are the tensors', the MLP's kind follows."""
+    b = "blk.0."
+    common: Shapes = {
+        b + "attn_norm.weight": ((256,), "F32"), b + "attn_qkv.weight": ((256, 384), "F16"), b + "attn_output.weight": ((256, 256), "F16"),
+        b + "ffn_down.weight": ((512, 256), "F16"),
+    }
+    phi_layers = stack(2, common | {b + "ffn_up.weight": ((256, 1024), "F16")})
+    phi = read(write_gguf(tmp_path / "p.gguf", "phi3", {"block_count": 2, **KEYS}, phi_layers))
+    falcon_layers = stack(2, common | {b + "ffn_up.weight": ((256, 512), "F16")})
+    falcon = read(write_gguf(tmp_path / "f.gguf", "falcon", {"block_count": 2, **KEYS}, falcon_layers))
+    assert phi.llm.mlp[0].is_gated and phi.llm.params.mlp_count == 2 * 3 * 256 * 512
+    assert not falcon.llm.mlp[0].is_gated and falcon.llm.params.mlp_count == 2 * 2 * 256 * 512
+    for found in (phi, falcon):
+        assert found.llm.params.attention_count == 2 * (256 * 384 + 256 * 256) and footprint(found).kv_bytes_per_tok == 2 * 256
+
+
+def test_a_shared_expert_lies_with_the_mlp_and_its_gate_with_the_router(tmp_path: Path) -> None:
+    """qwen2moe: 8 experts of 128 in MXFP4 (17 B for 32 weights), 2 used; a shared one of 384 in Q8_0 (34 B for 32)."""
+    b = "blk.0."
+    layer: Shapes = {name: what for name, what in dense_layer(0, 256, 256, 64, 512, "F16").items() if "ffn_" not in name} | {
+        b + "ffn_gate_inp.weight": ((256, 8), "F32"), b + "ffn_gate_inp_shexp.weight": ((256,), "F32"),
+        **{b + f"ffn_{part}_exps.weight": (dims, "MXFP4") for part, dims in
+           (("gate", (256, 128, 8)), ("up", (256, 128, 8)), ("down", (128, 256, 8)))},
+        **{b + f"ffn_{part}_shexp.weight": (dims, "Q8_0") for part, dims in
+           (("gate", (256, 384)), ("up", (256, 384)), ("down", (384, 256)))},
+    }
+    keys = {"block_count": 2, **KEYS, "expert_count": 8, "expert_used_count": 2}
+    found = read(write_gguf(tmp_path / "m.gguf", "qwen2moe", keys, stack(2, layer)))
+    parts = found.weights_bytes_by_component
+    assert parts is not None
+    assert parts["experts"] == 2 * 3 * 8 * 256 * 128 // 32 * 17 and parts["mlp"] == 2 * 3 * 256 * 384 // 32 * 34
+    assert parts["router"] == 2 * (256 * 8 + 256) * 4
+    (group,) = found.llm.mlp
+    assert (group.top_k, group.shared_expert_count, group.shared_expert_intermediate_size) == (2, 1, 384)
+    assert found.weights.bits_per_weight["experts"] == 4.25 and found.weights.bits_per_weight["mlp"] == 8.5
+
+
+def test_a_latent_without_its_rotary_width_is_refused(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", "deepseek2", {"block_count": 1, **KEYS, "attention.kv_lora_rank": 32}, stack(1))
+    with pytest.raises(InputError, match=r"deepseek2\.rope\.dimension_count: missing"):
+        read(path)
+
+
+def test_a_real_model_from_its_header_alone(tmp_path: Path) -> None:
+    """Qwen3-8B at its published sizes in Q8_0, header only (16 GB of tensors never written): components as in workloads/models.
+
+    Bytes: every matrix 34 B for 32 weights, every norm 4 B a weight.
+    """
+    path, width, words = tmp_path / "Qwen3-8B-Q8_0.gguf", 4096, 151_936
+    layer: Shapes = {
+        "attn_norm": ((width,), "F32"), "ffn_norm": ((width,), "F32"), "attn_q_norm": ((128,), "F32"), "attn_k_norm": ((128,), "F32"),
+        "attn_q": ((width, 4096), "Q8_0"), "attn_k": ((width, 1024), "Q8_0"), "attn_v": ((width, 1024), "Q8_0"),
+        "attn_output": ((4096, width), "Q8_0"), "ffn_gate": ((width, 12288), "Q8_0"), "ffn_up": ((width, 12288), "Q8_0"),
+        "ffn_down": ((12288, width), "Q8_0"),
+    }
+    tensors: Shapes = {"token_embd": ((width, words), "Q8_0"), "output": ((width, words), "Q8_0"), "output_norm": ((width,), "F32")}
+    tensors |= {f"blk.{i}.{name}": what for i in range(36) for name, what in layer.items()}
+    writer = gguf.GGUFWriter(path, "qwen3")
+    for key, value in {
+        "block_count": 36, "context_length": 40960, "embedding_length": width, "attention.head_count": 32, "attention.head_count_kv": 8,
+        "attention.key_length": 128, "attention.value_length": 128,
+    }.items():
+        writer.add_uint32(f"qwen3.{key}", value)
+    writer.add_file_type(7)
+    for name, (dims, kind) in tensors.items():
+        quant = gguf.GGMLQuantizationType[kind]
+        writer.add_tensor_info(name + ".weight", tuple(reversed(dims)), np.dtype(np.float32), 0, raw_dtype=quant)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    found, shipped = read(path), catalog().llm("qwen3_8b")
+    assert path.stat().st_size < 100_000 and found.llm.params == shipped.params and found.llm.vocab_size == words
+    assert found.llm.attention == shipped.attention and found.weights.id == "q8_0"
+    norms = shipped.params.norm_count
+    assert found.weights_bytes_by_component is not None
+    assert sum(found.weights_bytes_by_component.values()) == (shipped.params.total_count - norms) * 34 // 32 + norms * 4
+    assert footprint(found).kv_bytes_per_tok == 36 * 2 * 8 * 128 * 2
+
+
+def test_parts_must_be_those_of_one_model(tmp_path: Path) -> None:
+    """The number of tensors that a split file states is held against what is there, under any name; none may stand twice."""
+    one = llama(tmp_path / "m-00001-of-00002.gguf", layers=1)
+    (tmp_path / "m-00002-of-00002.gguf").write_bytes(one.read_bytes())
+    with pytest.raises(InputError, match="two parts hold the same tensor"):
+        read(one)
+    with pytest.raises(InputError, match=r"split\.tensors\.count: the whole has 40 tensors, 12 are here"):
+        read(llama(tmp_path / "renamed.gguf", layers=1, split__tensors__count=40))
+    assert read(llama(tmp_path / "whole.gguf", layers=1, split__tensors__count=12)).llm.layer_count == 1
+
+
+def test_lists_without_end_cost_no_memory(tmp_path: Path) -> None:
+    """5,000 lists of 4,096 single bytes (20 MB): the first million values are kept, the rest are known by their length."""
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    lists = b"".join(text(f"k{i}") + struct.pack("<IIQ", 9, 0, 4096) + bytes(4096) for i in range(5000))
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 5000) + lists)
+    tracemalloc.start()
+    try:
+        header = read_header(path)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert header.metadata["k0"] == [0] * 4096 and header.metadata["k4999"] == Skipped(4096)
+    assert peak_bytes < 30_000_000
+    texts = b"".join(text(f"k{i}") + struct.pack("<I", 8) + text("x" * 65_000) for i in range(1100))
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1100) + texts)
+    with pytest.raises(InputError, match="bytes of keys, names and texts"):
+        read_header(path)
+
+
+def test_layers_all_unlike_and_absurd_numbers_cost_no_time(tmp_path: Path) -> None:
+    """3,000 layers, each of another width, are grouped in one pass; a layer number of 5,000 digits is no layer."""
+    n = 3000
+    tensors = ENDS | {f"blk.{i}.ffn_down.weight": ((i + 1, 1), "F16") for i in range(n)} | {f"blk.{'9' * 5000}.x": ((1,), "F32")}
+    path = write_gguf(tmp_path / "m.gguf", "llama", {"block_count": n, **KEYS}, tensors)
+    began = time.perf_counter()
+    found = read(path)
+    assert time.perf_counter() - began < 5 and len(found.llm.mlp) == n
