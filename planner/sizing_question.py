@@ -118,6 +118,11 @@ def ask(
     if extras.loads_in is not None and not made_there:
         what = f"'{weight_format.id}' is not made on the GPUs while loading"
         faults.append(Fault("", None, "--quantize-at-load", what, "leave it out"))
+    if extras.image_count and not extras.image_tok and model is not None:
+        if model.image_tok is None:
+            faults.append(Fault("", None, "--images", f"how many tokens an image of {model.id} takes is not known", "add --image-tok"))
+        else:
+            extras = replace(extras, image_tok=model.image_tok)
     if faults:
         raise InputError(faults)
     return Question(

@@ -24,7 +24,7 @@ def extras_options(command: Any) -> Any:
         click.option("--draft-weights", help="Its weight format. Default: the one it is published in."),
         click.option("--prefix-pool", "prefix_pool_tok", type=TOKENS, help="Tokens of shared prefixes kept beside the sessions."),
         click.option("--images", "image_count", type=COUNT, help="Images in one session, on top of its context."),
-        click.option("--image-tok", type=TOKENS, help="Tokens that one image takes."),
+        click.option("--image-tok", type=TOKENS, help="Tokens that one image takes. Default: the model's own number."),
         click.option("--quantize-at-load", is_flag=True, help="The weights come in 16 bit and are quantised on the GPUs."),
         click.option("--dp", type=click.IntRange(1, 1024), help="Ranks of data-parallel attention; GPUs are tp x pp x dp."),
         click.option("--ep", "experts_are_whole", is_flag=True, help="Expert parallelism: GPUs divide experts by number, not by width."),
@@ -49,7 +49,6 @@ def extras_of(catalog: Any, given: dict[str, Any], memory_frac: float | None) ->
     faults: list[Fault] = []
     for name, needs in (
         ("adapter_rank", "adapters"), ("adapter_targets", "adapters"), ("draft_weights", "draft_llm"), ("image_tok", "image_count"),
-        ("image_count", "image_tok"),
     ):
         if given[name] is not None and given[needs] is None:
             option, other = (next(iter(named_extras({n: None}))) for n in (name, needs))

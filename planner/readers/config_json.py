@@ -28,7 +28,7 @@ from planner.readers.hf_families import (
 )
 from planner.readers.hf_keys import Keys
 from planner.readers.hf_shape import Shape
-from planner.readers.hf_vision import vision_count
+from planner.readers.hf_vision import image_tok, vision_count
 from planner.readers.quantization_config import native_format_id
 from planner.schema.llm import Llm
 
@@ -181,6 +181,7 @@ def _llm(path: Path, data: Mapping[str, Any], shape: Shape, model_type: str, con
             "layer_count": shape.layer_count, "attention": shape.attention_groups(), "mlp": shape.mlp_groups(),
             "params": shape.parameter_counts(), "is_encoder": model_type in ENCODERS or is_encoder_alone(_architectures(data)),
             "vision_head_count": _vision_heads(vision) if isinstance(vision, Mapping) else 0,
+            "image_tok": None if model_type.startswith("mllama") else image_tok(data),
             "notes": " ".join(notes) or None, "sources": {"default": source},
         }
     )

@@ -140,6 +140,8 @@ class Llm(Sourced):
     mlp: tuple[MlpGroup, ...]
     params: ParameterCounts
     vision_head_count: NonNegativeCount = 0
+    image_tok: PositiveCount | None = None
+    """Tokens of context that one image takes, where the vision tower has one size; None where it depends on the image."""
     is_encoder: bool = False
     """An embedding or encoder model: it keeps no KV cache."""
     notes: Text | None = None
@@ -181,7 +183,7 @@ GgufType = Literal[
     "f32", "f16", "q8_0", "q6_k", "q5_1", "q5_k", "q5_0", "q4_1", "q4_k", "q4_0", "iq4_nl", "iq4_xs", "q3_k", "iq3_s", "iq3_xxs",
     "q2_k", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s",
 ]
-GgufTensor = Literal["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
+GgufTensor = Literal["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"]
 GgufLayers = Literal["all", "more_bits", "first_eighth", "first_sixteenth", "first_2", "first_4", "middle"]
 
 

@@ -79,6 +79,12 @@ def test_images_take_context_and_the_encoders_cache() -> None:
     assert terms(fp).by_term["images"] == 16 * 2048 * 57_344 + 8192 * 3584 * 2
 
 
+def test_an_image_takes_what_the_model_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Gemma 3 pools every image to 256 tokens (mm_tokens_per_image of its config.json)."""
+    args = ["--llm", "gemma_3_27b", "--weights", "fp8", *LOAD, "--count", "1", "--images", "3"]
+    assert run(capsys, *args)[1]["images_bytes"] == run(capsys, *args, "--image-tok", "256")[1]["images_bytes"]
+
+
 def test_nothing_is_added_by_default() -> None:
     assert set(terms(footprint("llama_3.1_8b")).by_term) == {"weights", "kv_cache", "activations", "overhead"}
 
@@ -187,7 +193,7 @@ def test_command_takes_ranks_and_limits(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--adapter-rank", "8"], "--adapter-rank"), (["--images", "2"], "--images"), (["--image-tok", "2"], "--image-tok"),
+        (["--adapter-rank", "8"], "--adapter-rank"), (["--images", "2"], "--image-tok"), (["--image-tok", "2"], "--image-tok"),
         (["--draft-weights", "fp8"], "--draft-weights"), (["--draft-llm", "nobody"], "--draft-llm"),
         (["--dp", "3", "--count", "4"], "3 data-parallel ranks"),
     ],
