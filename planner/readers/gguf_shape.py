@@ -108,6 +108,9 @@ def shape_of(header: Header, sums: TensorBytes, file: str, assume: bool = False)
     if n > MOST_LAYERS or any(layer not in by_layer for layer in range(n)):
         gone = next((layer for layer in range(min(n, MOST_LAYERS)) if layer not in by_layer), MOST_LAYERS)
         keys.faults.append(Fault(file, None, f"blk.{gone}", f"no tensor of this layer, {arch}.block_count is {stated}", "give every part"))
+    beyond = max(by_layer, default=0)
+    if beyond >= stated:
+        keys.faults.append(Fault(file, None, f"blk.{beyond}", f"a layer beyond {arch}.block_count, {stated}", "convert the model again"))
     hidden = keys.number("embedding_length")
     context = keys.number("context_length", 2048)
     if keys.faults:
@@ -210,8 +213,11 @@ def _attention(
             group["window_tok"] = windows[i]
         if value != width:
             group["v_head_dim"] = value
-        if head % grouped:
-            what = f"{head} heads do not divide by {grouped} KV heads in layer {i}"
+        rows = names["attn_k.weight"].dims[-1] if "attn_k.weight" in names else grouped * width
+        what = f"{head} heads do not divide by {grouped} KV heads in layer {i}" if head % grouped else ""
+        if not what and rows != grouped * width:
+            what = f"{grouped} KV heads of {width} in layer {i}, whose attn_k.weight has {rows} rows"
+        if what:
             keys.faults.append(Fault(keys.file, None, f"{keys.arch}.attention.head_count_kv", what, "convert the model again"))
             raise InputError(keys.faults)
         made.append({**group, **({"cache_is_shared": True} if i >= shared_from else {}), **({"with": states[-1]} if has_state else {})})

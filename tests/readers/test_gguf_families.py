@@ -96,7 +96,7 @@ def test_gemma4_head_shapes_shared_caches_and_embeddings_of_each_layer(tmp_path:
         "attention.value_length_swa": 64, "attention.head_count_kv": [2, 1, 2, 1], "attention.sliding_window": 512,
         "attention.sliding_window_pattern": [True, False, True, False], "attention.shared_kv_layers": 2,
     }
-    tensors = stack(4) | {"per_layer_token_embd.weight": ((64, 500), "F16")}
+    tensors = stack(4, dense_layer(0, 256, 256, 128, 512, "F16")) | {"per_layer_token_embd.weight": ((64, 500), "F16")}
     found = read(write_gguf(tmp_path / "m.gguf", "gemma4", keys, tensors))
     result, params = footprint(found), found.llm.params
     assert result.kv_bytes_per_tok == 2 * 512 and result.kv_bytes_per_tok_past_window == 512
@@ -147,6 +147,21 @@ def test_a_latent_without_its_rotary_width_is_refused(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", "deepseek2", {"block_count": 1, **KEYS, "attention.kv_lora_rank": 32}, stack(1))
     with pytest.raises(InputError, match=r"deepseek2\.rope\.dimension_count: missing"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"block_count": 1}, r"blk\.1: a layer beyond llama\.block_count, 1"), ({"block_count": 3}, r"blk\.2: no tensor of this layer"),
+        ({"attention.head_count_kv": 2}, r"2 KV heads of 64 in layer 0, whose attn_k\.weight has 64 rows"),
+        ({"attention.head_count_kv": 3}, r"4 heads do not divide by 3 KV heads"),
+        ({"attention.head_count_kv": [1]}, r"1 values for 2 layers"),
+    ],
+)
+def test_keys_that_contradict_the_tensors_are_refused(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
+    """llama.cpp refuses them as well: the cache would be laid out for another model."""
+    with pytest.raises(InputError, match=told):
+        read(write_gguf(tmp_path / "m.gguf", "llama", {**KEYS, "block_count": 2, **keys}, stack(2)))
 
 
 def test_a_real_model_from_its_header_alone(tmp_path: Path) -> None:
