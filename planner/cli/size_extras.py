@@ -58,6 +58,8 @@ def extras_of(catalog: Any, given: dict[str, Any], memory_frac: float | None) ->
         try:
             llm = catalog.llm(given["draft_llm"])
             draft = (llm, catalog.weight_format(given["draft_weights"] or llm.native_weights))
+            if llm.is_encoder:
+                faults.append(Fault("", None, "--draft-llm", f"{llm.id} is an encoder: it writes no tokens", "name a model that does"))
         except InputError as error:
             faults += [Fault(f.file, f.line, f.place if f.file else "--draft-llm", f.what, f.cure) for f in error.faults]
     if faults:

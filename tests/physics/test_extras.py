@@ -195,6 +195,7 @@ def test_command_takes_ranks_and_limits(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["--adapter-rank", "8"], "--adapter-rank"), (["--images", "2"], "--image-tok"), (["--image-tok", "2"], "--image-tok"),
         (["--draft-weights", "fp8"], "--draft-weights"), (["--draft-llm", "nobody"], "--draft-llm"),
+        (["--draft-llm", "bge_m3"], "an encoder"),
         (["--dp", "3", "--count", "4"], "3 data-parallel ranks"),
     ],
 )
