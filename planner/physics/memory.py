@@ -269,7 +269,26 @@ def max_sequences(
     if room < 0 or loading_peak_bytes(fp, gpu, tp, pp, empty):
         return 0
     each = terms(fp, gpu, tp, pp, context_tok, 1, overhead_bytes).total_bytes - empty.total_bytes
-    return int(room // each) * fp.extras.dp if each > 0 else batch_default(fp.engine, gpu).max_sequence_count
+    if each <= 0:
+        return batch_default(fp.engine, gpu).max_sequence_count
+    most = int(room // each)
+    if fp.engine.is_static_batch:
+        most = _most_at_once(fp, gpu, tp, pp, context_tok, memory_frac, margin_frac, overhead_bytes, most)
+    return most * fp.extras.dp
+
+
+def _most_at_once(
+    fp: Footprint, gpu: Gpu, tp: int, pp: int, context_tok: int, memory_frac: float | None, margin_frac: float,
+    overhead_bytes: float | None, limit: int,
+) -> int:
+    """Return the most sequences of a rank up to `limit` where temporary tensors grow with the batch, and not in proportion."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        need = terms(fp, gpu, tp, pp, context_tok, middle * fp.extras.dp, overhead_bytes)
+        fits = need.total_bytes <= room_bytes(fp, gpu, tp, pp, need, memory_frac, margin_frac)
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
 
 
 def loading_peak_bytes(fp: Footprint, gpu: Gpu, tp: int, pp: int, need: MemoryTerms) -> float:
