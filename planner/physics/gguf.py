@@ -25,6 +25,12 @@ LARGEST_GQA_LAYERS = 80
 """llama.cpp calls a model of 80 layers with grouped heads "70B" and never lets its value matrix below Q5_K."""
 EIGHT_EXPERTS = 8
 """The count of experts at which key and value matrices are kept in Q8_0 (Mixtral)."""
+FUSED_FAMILIES = ("falcon", "phi_3", "phi_4")
+"""Families whose dense models keep query, key and value as one matrix (`attn_qkv`), as their published tensors do."""
+DELTA_NET_FAMILIES = ("qwen3.5", "qwen3.6", "qwen3.8")
+"""Families whose recurrent layers have such a matrix too; Mamba's and Qwen3-Next's input matrix has no rule."""
+DELTA_NET_QKV_FRAC = 0.47
+"""Part of a gated DeltaNet layer in it: (2 K + V) of 2 K + 3 V, K and V the widths of keys and values: 0.43 to 0.50 in these families."""
 BIAS_FRAC = 0.005
 """Attention parameters beside the four matrices are biases (1-D, F32) below this part of them, and further matrices above."""
 
@@ -105,10 +111,13 @@ def _mean_bits(llm: Llm, recipe: GgufRecipe, tensor: GgufTensor, row: int, layer
 def _attention_matrices(llm: Llm, g: AttentionGroup) -> Iterator[tuple[GgufTensor, int, int]]:
     """Matrix, weights of a layer, row."""
     h, v_dim = llm.hidden_size, g.v_head_dim or g.head_dim
-    yield "attn_q", h * g.head_count * g.head_dim, h
-    if not g.cache_is_shared:
-        yield "attn_k", h * g.kv_head_count * g.head_dim, h
-        yield "attn_v", h * g.kv_head_count * v_dim, h
+    if llm.family in FUSED_FAMILIES and not _expert_count(llm):
+        yield "attn_qkv", h * (g.head_count * g.head_dim + g.kv_head_count * (g.head_dim + v_dim)), h
+    else:
+        yield "attn_q", h * g.head_count * g.head_dim, h
+        if not g.cache_is_shared:
+            yield "attn_k", h * g.kv_head_count * g.head_dim, h
+            yield "attn_v", h * g.kv_head_count * v_dim, h
     yield "attn_output", g.head_count * v_dim * h, g.head_count * v_dim
 
 
@@ -133,6 +142,14 @@ def _attention_bits(llm: Llm, recipe: GgufRecipe) -> float:
         return bits / counted
     rest = total - counted
     return (bits + rest * (BITS["f32"] if rest < BIAS_FRAC * total else base)) / total
+
+
+def _recurrent_bits(llm: Llm, recipe: GgufRecipe) -> float:
+    base = BITS[stored_type(recipe.base, llm.hidden_size)]
+    if llm.family not in DELTA_NET_FAMILIES:
+        return base
+    fused = BITS[stored_type(wanted_type(llm, recipe, "attn_qkv", 0, llm.layer_count), llm.hidden_size)]
+    return DELTA_NET_QKV_FRAC * fused + (1 - DELTA_NET_QKV_FRAC) * base
 
 
 def _feed_forward(g: MlpGroup, hidden_size: int) -> Iterator[tuple[bool, int, int]]:
@@ -178,6 +195,6 @@ def gguf_bits(llm: Llm, recipe: GgufRecipe) -> dict[str, float]:
     return {
         "attention": _attention_bits(llm, recipe), "mlp": _mlp_bits(llm, recipe, is_routed=False),
         "experts": _mlp_bits(llm, recipe, is_routed=True), "embedding": embedding, "head": head,
-        "router": BITS["f32"], "norm": BITS["f32"], "recurrent": base, "vision": BITS["f16"],
+        "router": BITS["f32"], "norm": BITS["f32"], "recurrent": _recurrent_bits(llm, recipe), "vision": BITS["f16"],
         "other": base if p.other_count > llm.active_other_count else BITS["f16"],
     }
