@@ -50,12 +50,12 @@ VOCABULARIES = {"hermes-2": 32_032, "openhermes-2.5": 32_002, "nexusraven": 32_0
 """Fine-tunes that changed the vocabulary of their base."""
 
 CAUSES = {
-    "SIZ-00004": "made with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 26.5 MB",
-    "SIZ-00007": "made with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 4.7 MB",
-    "SIZ-00008": "made with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 2.1 MB",
-    "SIZ-00003": "made with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 12.7 MB",
-    "SIZ-00005": "made with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 14.7 MB",
-    "SIZ-00123": "made with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 147 MB",
+    "SIZ-00004": "consistent with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 26.5 MB",
+    "SIZ-00007": "consistent with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 4.7 MB",
+    "SIZ-00008": "consistent with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 2.1 MB",
+    "SIZ-00003": "consistent with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 12.7 MB",
+    "SIZ-00005": "consistent with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 14.7 MB",
+    "SIZ-00123": "consistent with an importance matrix: ffn_down of the first eighth of the layers Q4_1, 147 MB",
     "SIZ-00038": "a file of 2023, 9 MB smaller than the rules of today give; not explained",
     "SIZ-00161": "printed with one decimal, GB or GiB not said: read as GiB it is 1.3 % above the computed",
     "SIZ-00162": "as the line above in unit; which layers stay in 16 bit is not stated",

@@ -117,6 +117,14 @@ def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:
             "weights_only",
             f"weights are {gb(need.weights_bytes)} of {gb(need.total_bytes)}: KV cache, activations and overhead add {gb(rest)}",
         ))
+    recurrent = q.llm.params.recurrent_count
+    kept = recurrent * DEFAULT_BITS_PER_WEIGHT / 8 - q.footprint.weights_bytes_by_component["recurrent"]
+    if q.checkpoint is None and not q.weights.is_gguf and kept > 0.02 * need.weights_bytes:
+        found.append(SizeWarning(
+            "recurrent_layers_may_stay_in_16_bit",
+            f"{q.weights.id} is counted for recurrent layers too: a file that leaves them in 16 bit takes {gb(kept)} more; "
+            "give its config.json",
+        ))
     if q.engine.engine not in q.weights.runs_on:
         found.append(SizeWarning(
             "gguf_is_experimental_here",

@@ -292,3 +292,13 @@ def test_terms_add_up() -> None:
     parts = data["weights_bytes"] + data["kv_bytes"] + data["activation_bytes"] + data["overhead_bytes"]
     assert parts == pytest.approx(data["total_bytes"])
     assert sum(data["weights_bytes_by_component"].values()) == pytest.approx(data["weights_bytes"])
+
+
+@pytest.mark.parametrize(("llm", "weights", "is_told"), [
+    ("qwen3.6_27b", "w4a16_int4", True), ("qwen3.6_27b", "bf16", False), ("qwen3.6_27b", "fp8", False), ("qwen3.6_27b", "q4_k_m", False),
+    ("llama_3.1_8b", "w4a16_int4", False),
+])
+def test_a_format_that_may_spare_recurrent_layers_is_told(llm: str, weights: str, is_told: bool) -> None:
+    """INT4 files of one maker quantise recurrent layers, others do not: the answer counts the smaller and says what the larger adds."""
+    found = answer(catalog(), question(llm, weights, kv="fp16"), "h100_sxm_80gb").warnings
+    assert ("recurrent_layers_may_stay_in_16_bit" in {w.name for w in found}) is is_told

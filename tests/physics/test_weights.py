@@ -86,3 +86,19 @@ def test_an_answer_is_kept_and_speed_reads_the_recurrent_layers() -> None:
     p = llm.params
     read = 2 * (p.total_count - p.embedding_count - p.vision_count)
     assert work_of(llm, CATALOG.weight_formats["bf16"].bits_per_weight, 2).every_step_bytes == read
+
+
+def test_a_fused_matrix_has_a_rule_of_its_own() -> None:
+    """Phi-4, Q4_K_M: query, key and value in one matrix, 5,120 x (5,120 + 2 x 1,280), at Q5_K; the output matrix 5,120 x 5,120 at Q4_K."""
+    c = load_catalog()
+    fused, out = 5120 * (5120 + 2560), 5120 * 5120
+    bits = weight_bits(c.llm("phi_4"), c.weight_format("q4_k_m"))
+    assert bits["attention"] == pytest.approx((5.5 * fused + 4.5 * out) / (fused + out), rel=1e-3)
+
+
+def test_recurrent_layers_of_a_delta_net_hold_one_too() -> None:
+    """Qwen3.6-27B, Q4_K_M: 0.47 of a DeltaNet layer at Q5_K, the rest at Q4_K; plain Mamba layers all at the base type."""
+    c = load_catalog()
+    form = c.weight_format("q4_k_m")
+    assert weight_bits(c.llm("qwen3.6_27b"), form)["recurrent"] == pytest.approx(0.47 * 5.5 + 0.53 * 4.5)
+    assert weight_bits(c.llm("granite_4.0_h_small"), form)["recurrent"] == 4.5
