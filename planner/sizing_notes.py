@@ -13,7 +13,7 @@ from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.hardware import Gpu, Node
-from planner.sizing import Placement, place
+from planner.sizing import Placement, place, term_name
 from planner.sizing_levers import kv_needs_fp4
 from planner.sizing_question import Question
 from planner.units import BYTES_PER_GB
@@ -113,9 +113,10 @@ def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:
     found = []
     rest = need.total_bytes - need.weights_bytes
     if rest > need.weights_bytes / 4:
+        names = [term_name(term) for term, value in need.by_term.items() if value and term != "weights"]
+        others = f"{', '.join(names[:-1])} and {names[-1]} add" if len(names) > 1 else f"{names[0]} adds"
         found.append(SizeWarning(
-            "weights_only",
-            f"weights are {gb(need.weights_bytes)} of {gb(need.total_bytes)}: KV cache, activations and overhead add {gb(rest)}",
+            "weights_only", f"weights are {gb(need.weights_bytes)} of {gb(need.total_bytes)}: {others} {gb(rest)}"
         ))
     recurrent = q.llm.params.recurrent_count
     kept = recurrent * DEFAULT_BITS_PER_WEIGHT / 8 - q.footprint.weights_bytes_by_component["recurrent"]
@@ -218,10 +219,13 @@ def _rung(q: Question, rung: str, node: Node, p: Placement, node_count: int) -> 
         f"{plural(q.concurrency, 'session')} of {count(q.context_tok)} tokens held at once",
         f"one stream at no more than {number(ceiling_tok_per_s(q, p), 2)} tok/s (bandwidth over the weights read)",
     ]
+    if q.llm.is_encoder:
+        read = min(q.context_tok, q.llm.max_context_tok)
+        runs_well = [f"texts of up to {count(read)} tokens, {count(p.answer.max_sequences)} in a batch; nothing is held between them"]
     longest = p.max_context_tok
     at_most = f"hold more than {plural(p.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens"
     longer = f", or {plural(q.concurrency, 'session')} longer than {count(longest)} tokens" if longest < q.llm.max_context_tok else ""
-    cannot = [at_most + longer]
+    cannot = [] if q.llm.is_encoder else [at_most + longer]
     if p.gpu.memory_bandwidth_gb_per_s < SLOWER_THAN_HBM_GB_PER_S:
         cannot.append(f"read memory as an HBM card does: {number(p.gpu.memory_bandwidth_gb_per_s)} GB/s, so many streams at once are slow")
     if p.crosses_pcie or (p.tp > 1 and node.fast_link_domain_gpu_count == 1):

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from planner.cli.ranges import Within
 from planner.errors import Fault, InputError
 
 LEAST = click.IntRange(1, 10**8)
@@ -26,8 +27,8 @@ GPUS = click.IntRange(1, 4096)
 @click.option("--input", "input_tok", type=LEAST, help="Prompt tokens of a request.")
 @click.option("--output", "output_tok", type=LEAST, help="Output tokens of a request.")
 @click.option("--concurrency", type=LEAST, default=1, show_default=True, help="Sessions at work at once, over all accelerators.")
-@click.option("--memory-frac", type=click.FloatRange(0.0, 1.0, min_open=True), help="Part of the device the engine may use.")
-@click.option("--margin-frac", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
+@click.option("--memory-frac", type=Within(0.0, 1.0, min_open=True), help="Part of the device the engine may use.")
+@click.option("--margin-frac", type=Within(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
 @click.option("--topology", help="Not answered yet: the text of `nvidia-smi topo -m`.")
 @click.option("--ceilings", "show_ceilings", is_flag=True, help="Batch-1 ceilings of an 8B and a 70B in Q4_K_M on every accelerator.")
 @click.option("--catalog", "overlay", type=click.Path(path_type=Path), help="Folder with your own hardware, models and prices.")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from planner.cli.ranges import Within
 from planner.cli.size_extras import extras_of, extras_options, named_extras
 from planner.cli.size_train import refuse_with_train, refuse_without_train, train, train_options
 from planner.errors import Fault, InputError
@@ -15,7 +16,7 @@ from planner.units import BYTES_PER_GB
 
 LEAST = click.IntRange(1, 10**9)
 GPUS = click.IntRange(1, 4096)
-SIZE_GB = click.FloatRange(0.0, 1e6, min_open=True)
+SIZE_GB = Within(0.0, 1e6, min_open=True)
 TRAINING = ("train", "optimizer", "zero_stage", "checkpointing", "lora_rank", "lora_targets", "offload", "fused_loss")
 
 
@@ -31,10 +32,10 @@ TRAINING = ("train", "optimizer", "zero_stage", "checkpointing", "lora_rank", "l
 @click.option("--tp", type=GPUS, help="Tensor-parallel size.")
 @click.option("--pp", type=GPUS, help="Pipeline stages.")
 @click.option("--engine", help="Engine, or a profile of hardware/engines.yaml. Default: vllm, llama_cpp for GGUF weights.")
-@click.option("--memory-frac", type=click.FloatRange(0.0, 1.0, min_open=True), help="Part of the device the engine may use.")
-@click.option("--margin-frac", type=click.FloatRange(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
+@click.option("--memory-frac", type=Within(0.0, 1.0, min_open=True), help="Part of the device the engine may use.")
+@click.option("--margin-frac", type=Within(0.0, 1.0, max_open=True), default=0.15, show_default=True, help="Part kept free.")
 @click.option("--weights-gb", type=SIZE_GB, help="Bytes of the weights in GB (10^9), instead of the count by component.")
-@click.option("--overhead-gb", type=click.FloatRange(0.0, 1e6), help="Activations and overhead of one GPU in GB, not the profile's.")
+@click.option("--overhead-gb", type=Within(0.0, 1e6), help="Activations and overhead of one GPU in GB, not the profile's.")
 @click.option("--assume", is_flag=True, help="Read a file of an unknown architecture as a plain decoder, and say so.")
 @extras_options
 @train_options

@@ -67,7 +67,8 @@ def read_checkpoint(
     if path.is_dir():
         return _folder(path, formats, assume, weights)
     if path.name.endswith((".gguf", ".safetensors")) and not path.is_file():
-        raise InputError([Fault(str(path), None, "", "there is no such file", "check the path")])
+        what = "is not a regular file" if path.exists() else "there is no such file"
+        raise InputError([Fault(str(path), None, "", what, "check the path")])
     if path.name.endswith(".gguf"):
         from planner.readers.gguf_file import read_gguf
 

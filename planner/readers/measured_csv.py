@@ -24,10 +24,13 @@ def read_measured_csv(path: Path) -> list[MeasuredRow]:
     """
     file = str(path)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            what = f"{path.stat().st_size} bytes, more than {MOST_BYTES}"
-            raise InputError([Fault(file, None, "", what, "split the file")])
-        text = path.read_text(encoding="utf-8-sig")
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError([Fault(file, None, "", "is not a regular file", "give the path of a CSV file")])
+        with path.open("rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+        if len(raw) > MOST_BYTES:
+            raise InputError([Fault(file, None, "", f"more than {MOST_BYTES:,} bytes", "split the file")])
+        text = raw.decode("utf-8-sig")
     except OSError as error:
         raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error
     except UnicodeDecodeError as error:

@@ -203,3 +203,24 @@ def test_llama_cpp_says_that_it_has_no_fp8_cache_and_what_it_has(run: Run) -> No
     code, out, err = run(*LESSON, "--kv-cache", "fp8")
     assert code == 2 and out == "" and len(err.strip().splitlines()) == 1
     assert "llama_cpp does not run 'fp8'" in err and "q8_0" in err and "--engine vllm" in err
+
+
+@pytest.mark.parametrize("option", ["--memory-frac", "--margin-frac", "--overhead-gb", "--weights-gb"])
+def test_nan_is_within_no_bounds(run: Run, option: str) -> None:
+    code, _, err = run("size", "--llm", "llama_3.1_8b", "--weights", "bf16", "--context", "4096", "--concurrency", "2", option, "nan")
+    assert code == 2 and "nan is not a number" in err
+
+
+def test_an_encoder_holds_no_sessions(run: Run) -> None:
+    """Nothing is kept between texts: the rung names a batch, not sessions."""
+    args = ["size", "--llm", "bge_m3", "--weights", "fp16", "--context", "1000000", "--concurrency", "100000", "--gpu", "l4_24gb"]
+    _, data = as_json(run, *args)
+    told = " ".join(data["rung"]["runs_well"] + data["rung"]["cannot"])
+    assert "texts of up to 8,192 tokens" in told and "session" not in told
+
+
+def test_what_is_beside_the_weights_is_named(run: Run) -> None:
+    args = ["size", "--llm", "llama_3.1_8b", "--weights", "bf16", "--context", "4096", "--concurrency", "2", "--draft-llm", "llama_3.2_1b"]
+    _, data = as_json(run, *args, "--gpu", "h100_sxm_80gb")
+    text = next(w["text"] for w in data["warnings"] if w["name"] == "weights_only")
+    assert "KV cache, activations, overhead and draft add" in text

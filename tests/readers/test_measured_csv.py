@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,11 @@ def test_any_bytes_are_read_or_refused(tmp_path_factory: pytest.TempPathFactory,
         assert error.faults
     else:
         assert all(row.value > 0 and row.id for row in rows)
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """A pipe that nobody writes to would be waited for; a device would never end."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    for path in (tmp_path / "pipe.csv", Path("/dev/zero")):
+        with pytest.raises(InputError, match="not a regular file"):
+            read_measured_csv(path)
