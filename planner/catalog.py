@@ -231,11 +231,11 @@ def pick(known: Mapping[str, Row], name: str, place: str, where: str) -> Row:
         raise InputError([Fault("", None, place, f"no '{name}' in {where}", did_you_mean(name, known))]) from None
 
 
-def load_catalog(overlay: Path | None = None) -> Catalog:
+def load_catalog(overlay: Path | None = None, without: frozenset[str] = frozenset()) -> Catalog:
     """Read the shipped data, then the overlay folder (laid out alike) over it.
 
     Without `overlay`, the current directory is one where it has `hardware/`, `pricing/` or `workloads/models/` of its own.
-    Every fault of every file is reported at once.
+    Every fault of every file is reported at once. Kinds of rows in `without` are left unread, for a command that needs none of them.
     """
     roots = [data_root()]
     if overlay is not None:
@@ -250,6 +250,8 @@ def load_catalog(overlay: Path | None = None) -> Catalog:
 
     def rows(kind: str, pattern: str, model: type[Row], key: str | None = None) -> dict[str, Row]:
         found: dict[str, Row] = {}
+        if kind in without:
+            return found
         for root in roots:
             for path in sorted((root / "hardware").glob(pattern)):
                 try:

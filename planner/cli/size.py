@@ -17,6 +17,8 @@ from planner.units import BYTES_PER_GB
 LEAST = click.IntRange(1, 10**9)
 GPUS = click.IntRange(1, 4096)
 SIZE_GB = Within(0.0, 1e6, min_open=True)
+UNREAD = frozenset({"region", "efficiency", "link", "planning"})
+"""What memory needs nothing of: places, speeds, planning figures."""
 TRAINING = ("train", "optimizer", "zero_stage", "checkpointing", "lora_rank", "lora_targets", "offload", "fused_loss")
 
 
@@ -68,7 +70,7 @@ def size(
     from planner.sizing_answer import answer
     from planner.sizing_question import ask
 
-    catalog = load_catalog(overlay)
+    catalog = load_catalog(overlay, UNREAD)
     question = ask(
         catalog, llm, weights, kv_cache, context_tok, concurrency, engine, memory_frac, margin_frac,
         None if weights_gb is None else weights_gb * BYTES_PER_GB, None if overhead_gb is None else overhead_gb * BYTES_PER_GB, assume,
