@@ -28,7 +28,7 @@ KNOWN = frozenset({
     "granitehybrid", "command-r", "falcon", "falcon-h1", "starcoder2", "starcoder", "stablelm", "nemotron", "nemotron_h",
     "nemotron_h_moe", "jamba", "mamba", "mamba2", "olmo", "olmoe", "internlm2", "baichuan", "gpt2", "gptneox", "bloom", "mpt",
     "minicpm", "smollm3", "exaone", "bert", "nomic-bert", "jina-bert-v2", "dots1", "bailingmoe", "ernie4_5", "ernie4_5-moe",
-    "hunyuan-moe", "minimax-m2", "seed_oss", "arcee", "decilm", "orion", "qwen", "xverse", "dbrx", "arctic", "grok",
+    "hunyuan-moe", "minimax-m2", "seed_oss", "arcee", "deci", "orion", "qwen", "xverse", "dbrx", "arctic", "grok",
 })
 ENCODERS = frozenset({"bert", "nomic-bert", "jina-bert-v2"})
 STATE_BYTES_PER_VALUE = 4
@@ -112,7 +112,9 @@ def shape_of(header: Header, sums: TensorBytes, file: str, assume: bool = False)
     if beyond >= stated:
         keys.faults.append(Fault(file, None, f"blk.{beyond}", f"a layer beyond {arch}.block_count, {stated}", "convert the model again"))
     hidden = keys.number("embedding_length")
-    context = keys.number("context_length", 2048)
+    context = keys.number("context_length")
+    if any(name.startswith(("attn_q", "attn_k")) for layer in range(min(n, MOST_LAYERS)) for name in by_layer.get(layer, ())):
+        keys.number("attention.head_count")
     if keys.faults:
         raise InputError(keys.faults)
     attention = _attention(keys, by_layer, n, hidden, notes)
@@ -259,7 +261,8 @@ def _state_bytes(keys: _Keys, hidden: int) -> int:
 
 def _mlp(keys: _Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int) -> list[MlpGroup]:
     made: list[dict[str, Any]] = []
-    used = keys.number("expert_used_count", 0)
+    mixes = any("ffn_down_exps.weight" in by_layer[i] for i in range(n))
+    used = keys.number("expert_used_count") if mixes else 0
     for i in range(n):
         names = by_layer[i]
         down, experts = names.get("ffn_down.weight"), names.get("ffn_down_exps.weight")

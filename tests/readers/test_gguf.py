@@ -307,3 +307,17 @@ def test_spoiled_headers_are_read_or_refused(tmp_path_factory: pytest.TempPathFa
         assert error.faults
     else:
         assert found.llm.params.total_count > 0
+
+
+@pytest.mark.parametrize("gone", ["attention.head_count", "context_length", "expert_used_count"])
+def test_a_key_that_memory_hangs_on_is_not_invented(tmp_path: Path, gone: str) -> None:
+    """Without a head count no cache would be counted, without the experts in use every parameter but one expert's would be idle."""
+    tensors = {"token_embd.weight": ((256, 500), "F16"), "output_norm.weight": ((256,), "F32")} | mixture(0, 256, 64, 128, 8)
+    keys = {
+        "block_count": 1, "context_length": 4096, "embedding_length": 256, "attention.head_count": 4, "attention.head_count_kv": 1,
+        "expert_count": 8, "expert_used_count": 2,
+    }
+    assert cache_of(read(write_gguf(tmp_path / "whole.gguf", "qwen3moe", keys, tensors))).kv_bytes_per_tok == 256
+    del keys[gone]
+    with pytest.raises(InputError, match=gone):
+        read(write_gguf(tmp_path / "less.gguf", "qwen3moe", keys, tensors))
