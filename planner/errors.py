@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, order=True)
@@ -38,6 +39,15 @@ class InputError(PlannerError):
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(sorted(set(faults), key=lambda f: (f.file, f.line or 0, f.place, f.what)))
         super().__init__("\n".join(map(str, self.faults)))
+
+
+def gathered(faults: list[Fault], pick: Callable[..., Any], *args: Any) -> Any:
+    """Return `pick(*args)`, or None with its faults added to `faults`: so that all that is wrong is told at once."""
+    try:
+        return pick(*args)
+    except InputError as error:
+        faults.extend(error.faults)
+        return None
 
 
 class AnswerIsNo(PlannerError):

@@ -7,12 +7,13 @@ and set against the roofline: intensity and ridge, MBU and MFU, and the ceiling 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from planner.catalog import Catalog
-from planner.errors import AnswerIsNo, Fault, InputError, did_you_mean
+from planner.errors import AnswerIsNo, Fault, InputError, did_you_mean, gathered
 from planner.physics import activations, device, memory
-from planner.physics.efficiency import ChosenEfficiency, choose_efficiency, format_class, link_between, peak_flop_per_s
+from planner.physics.efficiency import ChosenEfficiency, timed_replica
 from planner.physics.levers import levers
 from planner.physics.links import Link
 from planner.physics.parallelism import llm_valid_tp
@@ -127,14 +128,7 @@ def ask(
     domain, all GPUs over PCIe where there is none; llama.cpp splits by layer (tp 1, pp = count).
     """
     faults: list[Fault] = []
-
-    def found(pick: Any, name: str) -> Any:
-        try:
-            return pick(name)
-        except InputError as error:
-            faults.extend(error.faults)
-            return None
-
+    found = partial(gathered, faults)
     model, card = found(catalog.llm, llm), found(catalog.gpu, gpu)
     weight_format, kv_format = found(catalog.weight_format, weights), found(catalog.kv_format, kv_cache)
     profile = found(catalog.engine, engine or ("llama_cpp" if weight_format is not None and weight_format.is_gguf else "vllm"))
@@ -189,12 +183,10 @@ def estimate(catalog: Catalog, q: Question) -> Estimate:
         tried = levers(fp, q.gpu, q.tp, q.pp, context, per_replica, held.usable_bytes_per_gpu)
         raise AnswerIsNo("does_not_fit", lines + [f"lever: {lever}" for lever in tried])
     work = work_of(q.llm, weight_bits(q.llm, q.weights), q.kv.bytes_per_value)
-    dtype, peak = peak_flop_per_s(q.gpu, q.weights.compute_dtype)
     bandwidth = q.gpu.memory_bandwidth_gb_per_s * 1e9
-    link = link_between(catalog.links, q.gpu, q.tp)
-    stage = link_between(catalog.links, q.gpu, q.tp * q.pp) if q.pp > 1 else None
-    chosen = choose_efficiency(catalog.efficiency, q.engine.engine, q.gpu.family, format_class(q.weights))
-    step = step_model(work, bandwidth, peak, chosen.band, q.tp, q.pp, link, stage, activations.chunk_tok(q.engine, q.gpu))
+    chunk = activations.chunk_tok(q.engine, q.gpu)
+    timed = timed_replica(catalog.efficiency, catalog.links, work, q.gpu, q.weights, q.engine.engine, q.tp, q.pp, chunk)
+    step, peak, link = timed.step, timed.peak_flop_per_s, timed.link
     mix = RequestMix(q.input_tok, q.input_tok, q.output_tok, q.output_tok)
 
     def seen(at: StepModel | None) -> Latency:
@@ -208,7 +200,8 @@ def estimate(catalog: Catalog, q: Question) -> Estimate:
     ceiling = batch * ceiling_tok_per_s(bandwidth * q.tp, read)
     warnings = _warnings(q, step, link, work, mfu, peak, bandwidth)
     return Estimate(
-        question=q, compute_dtype=dtype, peak_flop_per_s=peak, link=link, efficiency=chosen, slow=seen(step.low), typical=typical,
+        question=q, compute_dtype=timed.compute_dtype, peak_flop_per_s=peak, link=link, efficiency=timed.chosen,
+        slow=seen(step.low), typical=typical,
         fast=seen(step.high), step=step, bound_by=step.bound_by(batch, context_tok), intensity_flop_per_byte=flop / read,
         ridge_flop_per_byte=ridge_flop_per_byte(peak, bandwidth), mbu_frac=mbu, mfu_frac=mfu,
         ceiling_tok_per_s=min(ceiling, peak * q.tp * batch / flop) * q.replica_count, max_sequences=held.max_sequences, warnings=warnings,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from planner.catalog import Catalog
-from planner.errors import Fault, InputError, did_you_mean
+from planner.errors import Fault, InputError, did_you_mean, gathered
 from planner.physics import memory
 from planner.physics.extras import NO_EXTRAS, Extras
 from planner.physics.memory import Footprint
@@ -39,16 +39,16 @@ class Question:
     @cached_property
     def footprint(self) -> Footprint:
         """What model, formats and engine fix before a GPU is named."""
-        file = self.checkpoint
+        file, extras = self.checkpoint, replace(self.extras, memory_frac=self.memory_frac)
         if file is None or self.weights.id != file.weights.id:
-            return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes, extras=self.extras)
+            return memory.footprint(self.llm, self.weights, self.kv, self.engine, self.weights_bytes, extras=extras)
         own = file.weights_bytes_by_component
-        return memory.footprint(self.llm, file.weights, self.kv, self.engine, self.weights_bytes, own, self.extras)
+        return memory.footprint(self.llm, file.weights, self.kv, self.engine, self.weights_bytes, own, extras)
 
     @cached_property
     def undivided(self) -> Footprint:
         """The footprint of the whole load as if on one GPU."""
-        return replace(self.footprint, extras=replace(self.extras, dp=1), _weights_of_one={})
+        return replace(self.footprint, extras=replace(self.footprint.extras, dp=1), _weights_of_one={})
 
     @property
     def fraction(self) -> float:
@@ -82,14 +82,7 @@ def ask(
     reads an unknown architecture as a plain decoder.
     """
     faults: list[Fault] = []
-
-    def found(pick: Any, name: str) -> Any:
-        try:
-            return pick(name)
-        except InputError as error:
-            faults.extend(error.faults)
-            return None
-
+    found = partial(gathered, faults)
     file: Checkpoint | None = found(lambda name: catalog.checkpoint(file_name(name), assume, weights), llm)
     model: Any = file.llm if file is not None else None if faults else found(catalog.llm, llm)
     weight_format: Any = found(catalog.weight_format, weights) if weights is not None else None

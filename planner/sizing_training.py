@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.catalog import MAX_DATA_FILE_BYTES, Catalog, pick, shown_path
-from planner.errors import Fault, InputError, did_you_mean
+from planner.errors import Fault, InputError, did_you_mean, gathered
 from planner.formatting import count as shown_count
 from planner.formatting import gb, gib
 from planner.physics.device import usable_bytes
@@ -183,27 +183,17 @@ def ask_training(
     """
     faults: list[Fault] = []
     data = load_training(catalog)
-    model: Llm | None = None
     form: WeightFormat | None = None
-    chosen = None
     optimizers = {o.id: o for o in data.optimizers}
     one_of(method, METHODS, "--train", faults)
     one_of(checkpointing, CHECKPOINTINGS, "--checkpointing", faults)
     one_of(targets, TARGETS, "--lora-targets", faults)
-    try:
-        model = catalog.llm(llm)
-    except InputError as error:
-        faults.extend(error.faults)
-    try:
-        chosen = pick(optimizers, optimizer, "--optimizer", "hardware/training.yaml")
-    except InputError as error:
-        faults.extend(error.faults)
+    model: Llm | None = gathered(faults, catalog.llm, llm)
+    chosen = gathered(faults, pick, optimizers, optimizer, "--optimizer", "hardware/training.yaml")
     if method in METHODS:
-        try:
-            form = catalog.weight_format(weights or DEFAULT_BASE[method])
+        form = gathered(faults, catalog.weight_format, weights or DEFAULT_BASE[method])
+        if form is not None:
             faults.extend(base_faults(form, method))
-        except InputError as error:
-            faults.extend(error.faults)
     if rank < 1:
         faults.append(Fault("", None, "--lora-rank", f"a rank of {rank} trains nothing", "take 1 or more, usually 8 to 64"))
     if zero_stage is not None and not 0 <= zero_stage <= 3:

@@ -14,12 +14,11 @@ from planner.errors import InputError
 from planner.measuring import resolve
 from planner.physics import memory
 from planner.physics.activations import batch_default, chunk_tok
-from planner.physics.efficiency import choose_efficiency, format_class, link_between, peak_flop_per_s
+from planner.physics.efficiency import timed_replica
 from planner.physics.replay import Lengths, Replay, replay, spread_lengths
-from planner.physics.steps import StepModel, step_model
+from planner.physics.steps import StepModel
 from planner.physics.weights import weight_bits
 from planner.physics.work import Work, work_of
-from planner.schema.engine import EngineProfile
 from planner.schema.measured import MeasuredRow, MeasuredRun, SkippedRow
 
 GROUPINGS: dict[str, Callable[[Prediction], str]] = {
@@ -135,31 +134,26 @@ class Predictor:
     def _step_of(self, run: MeasuredRun) -> tuple[StepModel, str]:
         key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp)
         if key not in self._step:
-            work = self._work.setdefault(key[:3], work_of(run.llm, weight_bits(run.llm, run.weights), run.kv.bytes_per_value))
-            _, peak = peak_flop_per_s(run.gpu, run.weights.compute_dtype)
-            link = link_between(self.catalog.links, run.gpu, run.tp)
-            stage = link_between(self.catalog.links, run.gpu, run.tp * run.pp) if run.pp > 1 else None
-            chosen = choose_efficiency(self.catalog.efficiency, run.engine, run.gpu.family, format_class(run.weights))
+            work, rows = self._work_of(run), self.catalog
             chunk = self._chunk_tok(run)
-            bandwidth = run.gpu.memory_bandwidth_gb_per_s * 1e9
-            step = step_model(work, bandwidth, peak, chosen.band, run.tp, run.pp, link, stage, chunk)
-            self._step[key] = (step, chosen.band.basis)
+            timed = timed_replica(rows.efficiency, rows.links, work, run.gpu, run.weights, run.engine, run.tp, run.pp, chunk)
+            self._step[key] = (timed.step, timed.chosen.band.basis)
         return self._step[key]
 
-    def _profile(self, run: MeasuredRun) -> EngineProfile:
-        try:
-            return self.catalog.engine(run.engine)
-        except InputError:
-            return self.catalog.engine("vllm")
+    def _work_of(self, run: MeasuredRun) -> Work:
+        key = (run.llm.id, run.weights.id, run.kv.id)
+        if key not in self._work:
+            self._work[key] = work_of(run.llm, weight_bits(run.llm, run.weights), run.kv.bytes_per_value)
+        return self._work[key]
 
     def _chunk_tok(self, run: MeasuredRun) -> float:
-        return chunk_tok(self._profile(run), run.gpu) if run.engine in CHUNKING else float(WHOLE_PROMPT_TOK)
+        return chunk_tok(self.catalog.engine(run.engine), run.gpu) if run.engine in CHUNKING else float(WHOLE_PROMPT_TOK)
 
     def _slots_of(self, run: MeasuredRun) -> tuple[int, int]:
         """Return the sequences that memory holds on one replica, and the engine's own limit."""
         key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp, run.input_tok, run.output_tok)
         if key not in self._slots:
-            profile = self._profile(run)
+            profile = self.catalog.engine(run.engine)
             fp = memory.footprint(run.llm, run.weights, run.kv, profile)
             context = max(int(run.input_tok + run.output_tok), 1)
             most = memory.max_sequences(fp, run.gpu, run.tp, run.pp, context, margin_frac=0.0)

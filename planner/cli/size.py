@@ -10,7 +10,7 @@ import click
 
 from planner.cli.ranges import Within
 from planner.cli.size_extras import extras_of, extras_options, named_extras
-from planner.cli.size_train import refuse_with_train, refuse_without_train, train, train_options
+from planner.cli.size_train import BESIDE_TRAIN, refuse_with_train, refuse_without_train, train, train_options
 from planner.errors import Fault, InputError
 from planner.units import BYTES_PER_GB
 
@@ -19,7 +19,6 @@ GPUS = click.IntRange(1, 4096)
 SIZE_GB = Within(0.0, 1e6, min_open=True)
 UNREAD = frozenset({"region", "efficiency", "link", "planning"})
 """What memory needs nothing of: places, speeds, planning figures."""
-TRAINING = ("train", "optimizer", "zero_stage", "checkpointing", "lora_rank", "lora_targets", "offload", "fused_loss")
 
 
 
@@ -52,7 +51,7 @@ def size(
 
     Exit code 1 where nothing that was asked about holds the load.
     """
-    training = {name: more.pop(name) for name in TRAINING}
+    training = {name: more.pop(name) for name in ("train", *BESIDE_TRAIN)}
     if training["train"] is not None:
         refuse_with_train({
             "--tp": tp, "--pp": pp, "--engine": engine, "--memory-frac": memory_frac, "--weights-gb": weights_gb,
@@ -74,7 +73,7 @@ def size(
     question = ask(
         catalog, llm, weights, kv_cache, context_tok, concurrency, engine, memory_frac, margin_frac,
         None if weights_gb is None else weights_gb * BYTES_PER_GB, None if overhead_gb is None else overhead_gb * BYTES_PER_GB, assume,
-        extras_of(catalog, more, memory_frac),
+        extras_of(catalog, more),
     )
     found = answer(catalog, question, gpu_id, count, tp, pp)
     if as_json:

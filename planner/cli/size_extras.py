@@ -36,13 +36,18 @@ def extras_options(command: Any) -> Any:
     return command
 
 
+def option_of(name: str) -> str:
+    """Return the option whose value reaches the command under `name`."""
+    named = {"prefix_pool_tok": "--prefix-pool", "image_count": "--images", "experts_are_whole": "--ep"}
+    return named.get(name, "--" + name.replace("_", "-"))
+
+
 def named_extras(given: dict[str, Any]) -> dict[str, Any]:
     """Return the extras that were given, under the options' names: what fine-tuning refuses."""
-    names = {"prefix_pool_tok": "--prefix-pool", "image_count": "--images", "experts_are_whole": "--ep"}
-    return {names.get(name, "--" + name.replace("_", "-")): value or None for name, value in given.items()}
+    return {option_of(name): value or None for name, value in given.items()}
 
 
-def extras_of(catalog: Any, given: dict[str, Any], memory_frac: float | None) -> Any:
+def extras_of(catalog: Any, given: dict[str, Any]) -> Any:
     """Return the `Extras` that the options describe. Options without what they belong to, and unknown names, are told at once."""
     from planner.physics.extras import Extras
 
@@ -51,8 +56,8 @@ def extras_of(catalog: Any, given: dict[str, Any], memory_frac: float | None) ->
         ("adapter_rank", "adapters"), ("adapter_targets", "adapters"), ("draft_weights", "draft_llm"), ("image_tok", "image_count"),
     ):
         if given[name] is not None and given[needs] is None:
-            option, other = (next(iter(named_extras({n: None}))) for n in (name, needs))
-            faults.append(Fault("", None, option, f"says nothing without {other}", f"add {other}"))
+            other = option_of(needs)
+            faults.append(Fault("", None, option_of(name), f"says nothing without {other}", f"add {other}"))
     draft = None
     if given["draft_llm"] is not None:
         try:
@@ -70,5 +75,4 @@ def extras_of(catalog: Any, given: dict[str, Any], memory_frac: float | None) ->
         image_count=given["image_count"] or 0, image_tok=given["image_tok"] or 0,
         loads_in=catalog.weight_format("bf16") if given["quantize_at_load"] else None, dp=given["dp"] or 1,
         experts_are_whole=given["experts_are_whole"], max_batched_tok=given["max_batched_tok"], max_sequence_count=given["max_sequences"],
-        memory_frac=memory_frac,
     )

@@ -28,6 +28,11 @@ OPTIONS = (
     click.option("--offload", is_flag=True, default=False, help="With --train: gradients and optimizer in the host's memory."),
     click.option("--fused-loss", is_flag=True, default=False, help="With --train: the loss reads the logits in chunks."),
 )
+BESIDE_TRAIN = {
+    "optimizer": "--optimizer", "zero_stage": "--zero", "checkpointing": "--checkpointing", "lora_rank": "--lora-rank",
+    "lora_targets": "--lora-targets", "fused_loss": "--fused-loss", "offload": "--offload",
+}
+"""Under what name an option that says nothing without `--train` reaches the command, and the option."""
 
 
 def train_options(command: Command) -> Command:
@@ -39,13 +44,9 @@ def train_options(command: Command) -> Command:
 
 def refuse_without_train(options: dict[str, Any]) -> None:
     """Refuse options of fine-tuning where nothing is trained."""
-    given = {
-        "optimizer": "--optimizer", "zero_stage": "--zero", "checkpointing": "--checkpointing", "lora_rank": "--lora-rank",
-        "lora_targets": "--lora-targets", "fused_loss": "--fused-loss", "offload": "--offload",
-    }
     faults = [
         Fault("", None, option, "belongs to fine-tuning", "add --train full, lora or qlora, or leave it out")
-        for name, option in given.items() if options.get(name) not in (None, False)
+        for name, option in BESIDE_TRAIN.items() if options.get(name) not in (None, False)
     ]
     if faults:
         raise InputError(faults)

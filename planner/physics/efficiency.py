@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from planner.errors import Fault, InputError
 from planner.physics.links import NO_LINK, Link
-from planner.physics.steps import Efficiency, EfficiencyBand
+from planner.physics.steps import Efficiency, EfficiencyBand, StepModel, step_model
+from planner.physics.work import Work
 from planner.schema.efficiency import EfficiencyRow, FormatClass, LinkRow
 from planner.schema.hardware import Gpu
 from planner.schema.llm import WeightFormat
+from planner.units import BYTES_PER_GB
 
 KIN: tuple[tuple[str, ...], ...] = (
     ("volta", "turing", "ampere", "ada", "hopper", "blackwell", "blackwell_ultra"),
@@ -145,6 +147,33 @@ def link_between(rows: Sequence[LinkRow], gpu: Gpu, gpu_count: int, domain_gpu_c
     if not slow:
         raise InputError([Fault("", None, "hardware/efficiency/links.yaml", "no row for PCIe", "add one with its source")])
     return _link(min(slow, key=lambda r: (abs(r.nominal_gb_per_s - pcie_gb_per_s), r.id)), pcie_gb_per_s)
+
+
+@dataclass(frozen=True)
+class TimedReplica:
+    """A replica's step timer, and what it was built from."""
+
+    step: StepModel
+    chosen: ChosenEfficiency
+    compute_dtype: str
+    peak_flop_per_s: float
+    link: Link
+
+
+def timed_replica(
+    efficiency: Iterable[EfficiencyRow], links: Sequence[LinkRow], work: Work, gpu: Gpu, weights: WeightFormat, engine: str,
+    tp: int, pp: int, chunk_tok: float,
+) -> TimedReplica:
+    """Return the timer of tp × pp such GPUs under an engine, joined by the accelerator's own links.
+
+    Raises `InputError` where no peak, no constants or no link are known.
+    """
+    dtype, peak = peak_flop_per_s(gpu, weights.compute_dtype)
+    link = link_between(links, gpu, tp)
+    stage = link_between(links, gpu, tp * pp) if pp > 1 else None
+    chosen = choose_efficiency(efficiency, engine, gpu.family, format_class(weights))
+    bandwidth = gpu.memory_bandwidth_gb_per_s * BYTES_PER_GB
+    return TimedReplica(step_model(work, bandwidth, peak, chosen.band, tp, pp, link, stage, chunk_tok), chosen, dtype, peak, link)
 
 
 def network_link(rows: Sequence[LinkRow], network_gb_per_s: float | None) -> Link:

@@ -33,10 +33,4 @@ def weights_bytes_by_component(llm: Llm, weights: WeightFormat) -> dict[str, flo
     entry of their own; an embedding that is the output head too (tied) takes the wider of both.
     """
     bits = weight_bits(llm, weights)
-    p = llm.params
-    counts = {
-        "embedding": p.embedding_count, "head": p.head_count, "attention": p.attention_count, "mlp": p.mlp_count,
-        "experts": p.experts_count, "router": p.router_count, "norm": p.norm_count,
-        "recurrent": p.recurrent_count, "vision": p.vision_count, "other": p.other_count,
-    }
-    return {name: count * bits.get(name, DEFAULT_BITS_PER_WEIGHT) / 8 for name, count in counts.items()}
+    return {name: count * bits.get(name, DEFAULT_BITS_PER_WEIGHT) / 8 for name, count in llm.params.by_component.items()}

@@ -109,11 +109,11 @@ def _beside(path: Path) -> Path:
 
 def _loaded(config: Path, assume: bool) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, Llm]:
     """Return a config.json, the modelopt file beside it (None where there is none), and the shape."""
-    from planner.readers.config_json import _load, read_config_json
+    from planner.readers.config_json import load_config, read_config_json
     from planner.readers.safetensors_header import load_json, read_bounded
 
     llm = read_config_json(config, assume)
-    data, _ = _load(config)
+    data, _ = load_config(config)
     beside = config.parent / QUANT_CONFIG
     more = load_json(beside, read_bounded(beside, MOST_QUANT_BYTES, "copy the file as published"), "") if beside.is_file() else None
     return data, more, llm
@@ -189,16 +189,10 @@ def _tensors(path: Path, config: Path, formats: Mapping[str, WeightFormat], assu
 
 def _by_shape(llm: Llm, weights: WeightFormat) -> dict[str, float]:
     """Return the bytes of each component as shape and format imply them."""
-    p = llm.params
-    counts = {
-        "embedding": p.embedding_count, "head": p.head_count, "attention": p.attention_count, "mlp": p.mlp_count,
-        "experts": p.experts_count, "router": p.router_count, "norm": p.norm_count, "recurrent": p.recurrent_count,
-        "vision": p.vision_count, "other": p.other_count,
-    }
     bits: dict[str, float] = dict(weights.bits_per_weight.items())
     bits.setdefault("experts", bits.get("mlp", 16.0))
     bits.setdefault("recurrent", bits.get("attention", 16.0))
-    return {name: count * bits.get(name, 16.0) / 8 for name, count in counts.items()}
+    return {name: count * bits.get(name, 16.0) / 8 for name, count in llm.params.by_component.items()}
 
 
 def _far_off(held: float, implied: float) -> list[str]:

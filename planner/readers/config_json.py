@@ -47,7 +47,7 @@ def read_config_json(path: Path, assume: bool = False) -> Llm:
     that may bear on memory and were not understood. Raises `InputError` naming the file, the key and the cure: not readable, not
     JSON, an unknown `model_type`, keys missing or absurd.
     """
-    data, changed_on = _load(path)
+    data, changed_on = load_config(path)
     file = str(path)
     data = _thinker(data)
     section = next((name for name in TEXT_SECTIONS if isinstance(data.get(name), Mapping)), None)
@@ -102,7 +102,7 @@ def _constant(name: str) -> float:
     return float(name)
 
 
-def _load(path: Path) -> tuple[Mapping[str, Any], date]:
+def load_config(path: Path) -> tuple[Mapping[str, Any], date]:
     """Return the JSON object and the day the file was last changed (UTC)."""
     file = str(path)
     too_large = Fault(file, None, "", f"more than {MOST_BYTES} bytes", "give the config.json, not the weights")

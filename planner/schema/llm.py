@@ -108,12 +108,18 @@ class ParameterCounts(Frozen):
     active_count: Annotated[int, Field(ge=1, le=10**14)]
     """Multiplied for one decoded token: everything but unused experts, the input embedding's other rows and the vision tower."""
 
+    @property
+    def by_component(self) -> dict[Component, int]:
+        """The counts by `Component`; they sum to `total_count`."""
+        return {
+            "embedding": self.embedding_count, "head": self.head_count, "attention": self.attention_count, "mlp": self.mlp_count,
+            "experts": self.experts_count, "router": self.router_count, "norm": self.norm_count, "recurrent": self.recurrent_count,
+            "vision": self.vision_count, "other": self.other_count,
+        }
+
     @model_validator(mode="after")
     def _sums(self) -> ParameterCounts:
-        parts = (
-            self.embedding_count + self.head_count + self.attention_count + self.mlp_count + self.experts_count
-            + self.router_count + self.norm_count + self.recurrent_count + self.vision_count + self.other_count
-        )
+        parts = sum(self.by_component.values())
         if parts != self.total_count:
             raise ValueError(f"components sum to {parts}, total_count says {self.total_count}")
         if self.active_count > self.total_count:
