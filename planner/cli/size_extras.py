@@ -28,6 +28,9 @@ def extras_options(command: Any) -> Any:
         click.option("--quantize-at-load", is_flag=True, help="The weights come in 16 bit and are quantised on the GPUs."),
         click.option("--dp", type=click.IntRange(1, 1024), help="Ranks of data-parallel attention; GPUs are tp x pp x dp."),
         click.option("--ep", "experts_are_whole", is_flag=True, help="Expert parallelism: GPUs divide experts by number, not by width."),
+        click.option(
+            "--whole-tower", "tower_is_whole", is_flag=True, help="Every rank keeps the vision tower whole (--mm-encoder-tp-mode data)."
+        ),
         click.option("--max-batched-tok", type=TOKENS, help="Tokens of one step, where you set the engine's limit."),
         click.option("--max-sequences", type=COUNT, help="Sequences at once, where you set the engine's limit."),
     )
@@ -38,7 +41,7 @@ def extras_options(command: Any) -> Any:
 
 def option_of(name: str) -> str:
     """Return the option whose value reaches the command under `name`."""
-    named = {"prefix_pool_tok": "--prefix-pool", "image_count": "--images", "experts_are_whole": "--ep"}
+    named = {"prefix_pool_tok": "--prefix-pool", "image_count": "--images", "experts_are_whole": "--ep", "tower_is_whole": "--whole-tower"}
     return named.get(name, "--" + name.replace("_", "-"))
 
 
@@ -74,5 +77,6 @@ def extras_of(catalog: Any, given: dict[str, Any]) -> Any:
         adapter_targets=given["adapter_targets"] or "all", draft=draft, prefix_pool_tok=given["prefix_pool_tok"] or 0,
         image_count=given["image_count"] or 0, image_tok=given["image_tok"] or 0,
         loads_in=catalog.weight_format("bf16") if given["quantize_at_load"] else None, dp=given["dp"] or 1,
-        experts_are_whole=given["experts_are_whole"], max_batched_tok=given["max_batched_tok"], max_sequence_count=given["max_sequences"],
+        experts_are_whole=given["experts_are_whole"], tower_is_whole=given["tower_is_whole"],
+        max_batched_tok=given["max_batched_tok"], max_sequence_count=given["max_sequences"],
     )

@@ -34,6 +34,8 @@ class Extras:
     """Data-parallel attention: so many ranks hold attention whole and sessions of their own, and divide the experts."""
     experts_are_whole: bool = False
     """Expert parallelism: GPUs divide the experts by number, not each expert by width."""
+    tower_is_whole: bool = False
+    """Every rank holds the vision tower whole and reads its own images (vLLM's --mm-encoder-tp-mode data): its heads need not divide."""
     max_batched_tok: int | None = None
     """Tokens of one step, where the engine's own limit is set by hand."""
     max_sequence_count: int | None = None

@@ -79,19 +79,19 @@ class Footprint:
         """
         known = self._weights_of_one.get((tp, pp))
         if known is None:
-            known = self._weights_of_one[tp, pp] = _per_gpu(self.llm, self.weights_bytes_by_component, tp, pp, self.extras.dp)
+            known = self._weights_of_one[tp, pp] = _per_gpu(self.llm, self.weights_bytes_by_component, tp, pp, self.extras)
         return known
 
     def loading_bytes_per_gpu(self, tp: int, pp: int) -> float:
         """Return the weights of the fullest GPU while they are loaded; 0 where they come in the format they stay in."""
-        return _per_gpu(self.llm, self.loading, tp, pp, self.extras.dp) if self.loading is not None else 0.0
+        return _per_gpu(self.llm, self.loading, tp, pp, self.extras) if self.loading is not None else 0.0
 
 
-def _per_gpu(llm: Llm, parts: Mapping[str, float], tp: int, pp: int, dp: int) -> float:
+def _per_gpu(llm: Llm, parts: Mapping[str, float], tp: int, pp: int, extras: Extras) -> float:
     kept = sum(parts[name] for name in REPLICATED)
     ends = (parts["embedding"], parts["head"])
-    first = parts["vision"] / tp
-    experts = parts["experts"] / (tp * dp)
+    first = parts["vision"] / (1 if extras.tower_is_whole else tp)
+    experts = parts["experts"] / (tp * extras.dp)
     layers = (sum(parts.values()) - kept - sum(ends) - parts["vision"] - parts["experts"]) / tp + experts + kept
     if pp == 1:
         return layers + first + sum(ends) / tp
@@ -199,7 +199,8 @@ def footprint(
         llm=llm, engine=engine, weights_bytes_by_component=parts, weights_bytes=total, kv_parts=kv_parts,
         indexer_bytes_per_tok=float(sum(g.indexer_bytes_per_tok for g in groups)),
         state_bytes_per_sequence=float(sum(g.state_bytes_per_sequence for g in groups)),
-        tp_sizes=llm_valid_tp(llm, engine.max_tp, group_size, extras.experts_are_whole, extras.dp), group_size=group_size, extras=extras,
+        tp_sizes=llm_valid_tp(llm, engine.max_tp, group_size, extras.experts_are_whole, extras.dp, extras.tower_is_whole),
+        group_size=group_size, extras=extras,
         adapters=adapter_bytes(llm, extras) if extras.adapter_count else None,
         draft=footprint(*extras.draft, kv, engine) if extras.draft is not None else None,
         loading=weights_bytes_by_component(llm, extras.loads_in) if extras.loads_in is not None else None,
@@ -320,7 +321,7 @@ def fit_footprint(
 def split_fault(fp: Footprint, tp: int) -> Fault:
     """Return why a model cannot be split over `tp` GPUs, with the sizes that can."""
     cure = f"valid: {', '.join(map(str, fp.tp_sizes))}" if fp.tp_sizes else "let the ranks divide the experts"
-    obstacles = list(tp_obstacles(fp.llm, tp, fp.group_size, fp.extras.experts_are_whole, fp.extras.dp))
+    obstacles = list(tp_obstacles(fp.llm, tp, fp.group_size, fp.extras.experts_are_whole, fp.extras.dp, fp.extras.tower_is_whole))
     if fp.engine.max_tp < tp and not obstacles:
         obstacles = [f"{fp.engine.name} splits by layer only" if fp.engine.max_tp == 1 else f"{fp.engine.name} goes to {fp.engine.max_tp}"]
     return Fault("", None, "tp", f"{fp.llm.id} cannot be split over {tp} GPUs by tensor: {'; '.join(obstacles)}", cure)

@@ -51,13 +51,14 @@ def end_stage_frac(layer_count: int, pp: int) -> float:
 
 
 def tp_obstacles(
-    llm: Llm, tp: int, group_size: int | None = None, experts_are_whole: bool = False, dp: int = 1
+    llm: Llm, tp: int, group_size: int | None = None, experts_are_whole: bool = False, dp: int = 1, tower_is_whole: bool = False
 ) -> Iterator[str]:
     """Yield what forbids `llm` to be split over `tp` GPUs by tensor, one clause each; nothing where it can be.
 
     A latent (MLA) has no KV heads to divide: it is replicated, so only the query heads count. `group_size` weights along a row
     share a scale: a shard has to hold whole groups. `experts_are_whole`: expert parallelism, no expert is sliced. With `dp`
-    ranks of data-parallel attention the experts are divided over tp × dp GPUs.
+    ranks of data-parallel attention the experts are divided over tp × dp GPUs. `tower_is_whole`: each rank keeps the vision tower,
+    whose heads then need not divide.
     """
     if dp > 1:
         for mlp in llm.mlp:
@@ -91,8 +92,8 @@ def tp_obstacles(
         for name, width in widths.items():
             if width and (width % tp or (width // tp) % group_size):
                 yield _cut(width, tp, group_size, name)
-    if llm.vision_head_count and llm.vision_head_count % tp:
-        yield f"{llm.vision_head_count} heads of the vision tower do not divide by {tp}"
+    if llm.vision_head_count and llm.vision_head_count % tp and not tower_is_whole:
+        yield f"{llm.vision_head_count} heads of the vision tower do not divide by {tp} (--whole-tower keeps it whole on every rank)"
 
 
 def _cut(width: int, tp: int, group_size: int, name: str) -> str:
@@ -100,10 +101,11 @@ def _cut(width: int, tp: int, group_size: int, name: str) -> str:
 
 
 def llm_valid_tp(
-    llm: Llm, limit: int = 8, group_size: int | None = None, experts_are_whole: bool = False, dp: int = 1
+    llm: Llm, limit: int = 8, group_size: int | None = None, experts_are_whole: bool = False, dp: int = 1, tower_is_whole: bool = False
 ) -> tuple[int, ...]:
     """Return the tensor-parallel sizes up to `limit` that have no `tp_obstacles`."""
-    return tuple(tp for tp in range(1, limit + 1) if next(tp_obstacles(llm, tp, group_size, experts_are_whole, dp), None) is None)
+    rules = (group_size, experts_are_whole, dp, tower_is_whole)
+    return tuple(tp for tp in range(1, limit + 1) if next(tp_obstacles(llm, tp, *rules), None) is None)
 
 
 def layouts(

@@ -42,3 +42,13 @@ def test_heads_left_on_a_gpu_and_layers_on_a_stage() -> None:
     """8 KV heads: one is left at TP 8 and stays at TP 16; 61 layers over 2 stages leave 31 on the fuller one."""
     assert [kv_heads_per_gpu(8, tp) for tp in (1, 4, 8, 16)] == [8, 2, 1, 1]
     assert stage_frac(61, 2) == pytest.approx(31 / 61)
+
+
+def test_a_tower_kept_whole_forbids_no_split() -> None:
+    """Kimi-K3: 12 heads of the tower, 96 of the text. vllm-project/recipes#698 runs TP 8 with the tower replicated; TP 16 cuts a block.
+
+    33,792 / 16 = 2,112 and 3,072 / 16 = 192 are no multiples of 128 (inclusionAI/humming#69).
+    """
+    k3 = load_catalog().llm("kimi_k3")
+    assert llm_valid_tp(k3, 16, 128) == (1, 2, 4)
+    assert llm_valid_tp(k3, 16, 128, tower_is_whole=True) == (1, 2, 4, 8)
