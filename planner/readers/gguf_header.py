@@ -1,7 +1,8 @@
 """The header of a GGUF file: its metadata and what tensors it holds, never their data.
 
 The header is walked through a memory map, value by value, with every length held against the bytes that remain: a header that
-lies is refused before anything of its size is made. Lists of texts (a tokenizer's words) are stepped over.
+lies is refused before anything of its size is made. Lists of texts (a tokenizer's words) are stepped over. The parts of a split
+file share every limit: a thousand of them may hold no more than one.
 Format: github:ggml-org/ggml docs/gguf.md, versions 2 and 3. Why not `gguf.GGUFReader`: docs/decisions/006_gguf_header.md.
 """
 
@@ -34,6 +35,8 @@ MOST_TEXT_BYTES_IN_ALL = 64_000_000
 MOST_DIMENSIONS = 8
 MOST_ELEMENTS = 10**14
 MOST_PARTS = 1000
+MOST_NAMED = 20
+"""Missing parts that are named one by one."""
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, LIST = 8, 9
 PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
@@ -73,21 +76,32 @@ class Header:
     tensors: tuple[Tensor, ...]
 
 
-class _Walk:
-    """A place in the mapped file, and the fault that says where it ended."""
+@dataclass
+class _Spent:
+    """What all parts of one file have used of each limit so far."""
 
-    def __init__(self, file: str, data: mmap.mmap) -> None:
-        self.file, self.data, self.at = file, data, 0
-        self.end = min(len(data), MOST_HEADER_BYTES)
+    header_bytes: int = 0
+    key_count: int = 0
+    tensor_count: int = 0
+    text_count: int = 0
+    kept_count: int = 0
+    text_bytes: int = 0
+
+
+class _Walk:
+    """A place in the mapped file, the fault that says where it ended, and what is spent."""
+
+    def __init__(self, file: str, data: mmap.mmap, spent: _Spent) -> None:
+        self.file, self.data, self.at, self.spent = file, data, 0, spent
+        self.end = min(len(data), MOST_HEADER_BYTES - spent.header_bytes)
         self.order = "<"
-        self.text_count = self.kept_count = self.text_bytes = 0
 
     def refuse(self, place: str, what: str) -> InputError:
         return InputError([Fault(self.file, None, place, what, CURE)])
 
     def need(self, byte_count: int, place: str) -> None:
         if byte_count > self.end - self.at:
-            longest = f", and a header may have {MOST_HEADER_BYTES:,} bytes" if self.end < len(self.data) else ""
+            longest = f", and all headers of a model may have {MOST_HEADER_BYTES:,} bytes" if self.end < len(self.data) else ""
             raise self.refuse(place, f"the header wants {byte_count:,} bytes at {self.at:,}, {self.end - self.at:,} are there{longest}")
 
     def number(self, code: str, place: str) -> Any:
@@ -103,8 +117,8 @@ class _Walk:
         if length > MOST_TEXT_BYTES:
             self.at += length
             return ""
-        self.text_bytes += length
-        if self.text_bytes > MOST_TEXT_BYTES_IN_ALL:
+        self.spent.text_bytes += length
+        if self.spent.text_bytes > MOST_TEXT_BYTES_IN_ALL:
             raise self.refuse(place, f"more than {MOST_TEXT_BYTES_IN_ALL:,} bytes of keys, names and texts")
         raw = self.data[self.at : self.at + length]
         self.at += length
@@ -122,16 +136,16 @@ class _Walk:
             size = count * struct.calcsize("<" + NUMBERS[inner])
             self.need(size, place)
             values: Any = Skipped(count)
-            if count <= MOST_KEPT and self.kept_count + count <= MOST_KEPT_IN_ALL:
-                self.kept_count += count
+            if count <= MOST_KEPT and self.spent.kept_count + count <= MOST_KEPT_IN_ALL:
+                self.spent.kept_count += count
                 values = list(struct.unpack_from(f"{self.order}{count}{NUMBERS[inner]}", self.data, self.at))
             self.at += size
             return values
         if inner != TEXT:
             raise self.refuse(place, f"a list of values of unknown kind {inner}")
         self.need(8 * count, place)
-        self.text_count += count
-        if self.text_count > MOST_TEXTS:
+        self.spent.text_count += count
+        if self.spent.text_count > MOST_TEXTS:
             raise self.refuse(place, f"more than {MOST_TEXTS:,} texts in lists")
         unpack, data, at, end = struct.Struct(self.order + "Q").unpack_from, self.data, self.at, self.end
         for _ in range(count):
@@ -151,20 +165,23 @@ def read_header(path: Path) -> Header:
 
     Raises `InputError`: no regular file, no GGUF, an unknown version, a header that lies or ends, a part missing.
     """
+    spent = _Spent()
     match = PART.fullmatch(path.name)
-    if match is None or not 1 < int(match[3]) <= MOST_PARTS:
-        return _joined(path, [_one(path)])
-    parts = [path.with_name(f"{match[1]}-{number:05d}-of-{match[3]}.gguf") for number in range(1, int(match[3]) + 1)]
+    part_count = int(match[3]) if match is not None else 1
+    if match is None or part_count < 2:
+        return _joined(path, [_one(path, spent)])
+    if part_count > MOST_PARTS:
+        what = f"is one of {part_count:,} parts, more than {MOST_PARTS:,}"
+        raise InputError([Fault(str(path), None, "", what, "join them with llama-gguf-split --merge")])
+    parts = [path.with_name(f"{match[1]}-{number:05d}-of-{match[3]}.gguf") for number in range(1, part_count + 1)]
     gone = [part for part in parts if not part.is_file()]
-    missing = [Fault(str(part), None, "", "this part of the split file is missing", "put it beside the others") for part in gone]
+    cure = "put it beside the others"
+    missing = [Fault(str(part), None, "", "this part of the split file is missing", cure) for part in gone[:MOST_NAMED]]
+    if len(gone) > MOST_NAMED:
+        missing.append(Fault(str(path.parent), None, "", f"{len(gone) - MOST_NAMED:,} more parts are missing", cure))
     if missing:
         raise InputError(missing)
-    headers = []
-    for part in parts:
-        headers.append(_one(part))
-        if sum(len(header.tensors) for header in headers) > MOST_TENSORS:
-            raise InputError([Fault(str(part), None, "tensor_count", f"the parts hold more than {MOST_TENSORS:,} tensors", CURE)])
-    return _joined(path, headers)
+    return _joined(path, [_one(part, spent) for part in parts])
 
 
 def _joined(path: Path, headers: list[Header]) -> Header:
@@ -179,7 +196,7 @@ def _joined(path: Path, headers: list[Header]) -> Header:
     return Header(headers[0].metadata, tensors)
 
 
-def _one(path: Path) -> Header:
+def _one(path: Path, spent: _Spent) -> Header:
     file = str(path)
     try:
         if not path.is_file():
@@ -188,7 +205,7 @@ def _one(path: Path) -> Header:
             if stream.read(4) != MAGIC:
                 raise InputError([Fault(file, None, "", "does not begin as a GGUF file", CURE)])
             with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _walk(_Walk(file, data))
+                return _walk(_Walk(file, data, spent))
     except OSError as error:
         raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror or error}", "check the path")]) from error
 
@@ -202,9 +219,15 @@ def _walk(walk: _Walk) -> Header:
     if version not in VERSIONS:
         raise walk.refuse("version", f"GGUF version {version} is not known, only {' and '.join(map(str, VERSIONS))}")
     tensor_count, key_count = walk.number("Q", "tensor_count"), walk.number("Q", "metadata_kv_count")
-    for place, count, most in (("tensor_count", tensor_count, MOST_TENSORS), ("metadata_kv_count", key_count, MOST_KEYS)):
-        if count > most:
-            raise walk.refuse(place, f"{count:,} is more than {most:,}")
+    spent = walk.spent
+    for place, count, before, most in (
+        ("tensor_count", tensor_count, spent.tensor_count, MOST_TENSORS), ("metadata_kv_count", key_count, spent.key_count, MOST_KEYS),
+    ):
+        if before + count > most:
+            earlier = f", with {before:,} in the parts before," if before else ""
+            raise walk.refuse(place, f"{count:,}{earlier} is more than {most:,}")
+    spent.tensor_count += tensor_count
+    spent.key_count += key_count
     metadata: dict[str, Any] = {}
     for index in range(key_count):
         place = f"metadata[{index}]"
@@ -218,6 +241,7 @@ def _walk(walk: _Walk) -> Header:
         if tensor.name in tensors:
             raise walk.refuse(tensor.name[:80], "this tensor stands twice")
         tensors[tensor.name] = tensor
+    spent.header_bytes += walk.at
     return Header(metadata, tuple(tensors.values()))
 
 

@@ -23,6 +23,10 @@ MOST_HEADER_BYTES = 100_000_000
 MOST_INDEX_BYTES = 50_000_000
 MOST_SHARDS = 2_000
 MOST_BYTES = 10**15
+MOST_TENSORS = 500_000
+"""Tensors of one model: Kimi-K2, of 384 experts in each of 60 layers, holds about 280,000 in four tensors a matrix."""
+MOST_NAME_PARTS = 64
+"""Modules that lie within each other in a tensor's name."""
 BITS = {
     **dict.fromkeys(("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
     **dict.fromkeys(("I16", "U16", "F16", "BF16"), 16), **dict.fromkeys(("I32", "U32", "F32"), 32),
@@ -67,6 +71,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def load_json(path: Path, raw: bytes, what: str) -> dict[str, Any]:
     """Return a JSON object from bytes. Raises `InputError`: not UTF-8, not JSON, a key twice, too deep, NaN, not an object."""
+    if raw.count(b"{") + raw.count(b"[") > 3 * MOST_TENSORS or raw.count(b",") > 12 * MOST_TENSORS:
+        raise _refuse(path, what, f"holds more values than {MOST_TENSORS:,} tensors take")
+
     def constant(name: str) -> float:
         raise ValueError(f"holds {name}, which is no JSON number")
 
@@ -102,8 +109,8 @@ def _size(path: Path) -> int:
     return status.st_size
 
 
-def read_header(path: Path) -> tuple[list[Tensor], bool]:
-    """Return the tensors of one `.safetensors` file, and whether its data is there too (false: only the first part was fetched).
+def _header(path: Path, most_bytes: int) -> tuple[list[Tensor], bool, int]:
+    """Return the tensors of one file, whether its data is there too, and the bytes of its header, at most `most_bytes`.
 
     Raises `InputError`: a length beyond the file or the format's limit, unknown dtypes, shapes and offsets that contradict each
     other, overlap, leave a gap, or end before the file does.
@@ -117,6 +124,8 @@ def read_header(path: Path) -> tuple[list[Tensor], bool]:
                 raise _refuse(path, "header", "is too short for a safetensors file")
             if length > MOST_HEADER_BYTES:
                 raise _refuse(path, "header", f"a length of {length} bytes, more than the format's {MOST_HEADER_BYTES}")
+            if length > most_bytes:
+                raise _refuse(path, "header", f"the shards' headers together pass {MOST_HEADER_BYTES:,} bytes")
             if 8 + length > size:
                 raise _refuse(path, "header", f"a length of {length} bytes in a file of {size}", "fetch at least the whole header")
             raw = file.read(length)
@@ -124,6 +133,8 @@ def read_header(path: Path) -> tuple[list[Tensor], bool]:
         raise _refuse(path, "", f"cannot be read: {error.strerror}", "check the path") from error
     entries = load_json(path, raw, "header")
     entries.pop("__metadata__", None)
+    if len(entries) > MOST_TENSORS:
+        raise _refuse(path, "header", f"{len(entries):,} tensors, more than {MOST_TENSORS:,}")
     spans = sorted((_span(path, name, entry) for name, entry in entries.items()), key=lambda item: item[:2])
     end = 0
     for begin, stop, tensor in spans:
@@ -132,11 +143,13 @@ def read_header(path: Path) -> tuple[list[Tensor], bool]:
         end = stop
     if 8 + length + end < size:
         raise _refuse(path, "header", f"accounts for {8 + length + end} bytes of a file of {size}")
-    return [tensor for _, _, tensor in spans], 8 + length + end == size
+    return [tensor for _, _, tensor in spans], 8 + length + end == size, length
 
 
 def _span(path: Path, name: str, entry: Any) -> tuple[int, int, Tensor]:
     """Return where a tensor begins and ends in the data, and the tensor."""
+    if name.count(".") >= MOST_NAME_PARTS:
+        raise _refuse(path, name, f"a name of more than {MOST_NAME_PARTS} parts")
     if not isinstance(entry, Mapping):
         raise _refuse(path, name, "is not an object of dtype, shape and data_offsets")
     dtype, shape, offsets = entry.get("dtype"), _wholes(entry.get("shape")), _wholes(entry.get("data_offsets"))
@@ -192,19 +205,20 @@ def shards_of(path: Path) -> list[str]:
 
 
 def read_shards(folder: Path, names: list[str] | tuple[str, ...]) -> tuple[list[Tensor], bool]:
-    """Return the tensors of all shards, and whether all their data is there. A tensor in two shards is refused."""
-    tensors: list[Tensor] = []
-    seen: set[str] = set()
+    """Return the tensors of all shards, and whether all their data is there. A tensor in two shards is refused.
+
+    All shards share the limits of one header: its bytes and its tensors. Raises `InputError` as for one file.
+    """
+    tensors: dict[str, Tensor] = {}
     is_whole, header_bytes = True, 0
     for name in names:
-        found, is_there = read_header(folder / name)
+        found, is_there, own_bytes = _header(folder / name, MOST_HEADER_BYTES - header_bytes)
         is_whole = is_whole and is_there
+        header_bytes += own_bytes
+        if len(tensors) + len(found) > MOST_TENSORS:
+            raise _refuse(folder / name, "header", f"the shards together hold more than {MOST_TENSORS:,} tensors")
         for tensor in found:
-            header_bytes += len(tensor.name) + 80
-            if tensor.name in seen:
+            if tensor.name in tensors:
                 raise _refuse(folder / name, tensor.name, "is in two shards", "keep the shards of one model in the folder")
-            seen.add(tensor.name)
-        if header_bytes > MOST_HEADER_BYTES:
-            raise _refuse(folder / name, "header", f"the shards' headers together pass {MOST_HEADER_BYTES} bytes")
-        tensors += found
-    return tensors, is_whole
+            tensors[tensor.name] = tensor
+    return list(tensors.values()), is_whole

@@ -12,6 +12,7 @@ from planner.schema.llm import Component
 COMPONENTS: tuple[str, ...] = get_args(Component)
 LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d{1,6})\.")
 TOWERS = ("visual", "vision", "multi_modal", "mm_projector", "audio", "image_", "img_", "resampler", "speech")
+TOWER = re.compile("|".join(TOWERS), re.IGNORECASE)
 RECURRENT_MARKS = ("A_log", "dt_bias", "conv1d.weight")
 """Tensors that only a recurrent layer holds: everything beside them is recurrent too, whatever the module is called."""
 PREDICTION = frozenset({"mtp", "mtp_layers", "nextn", "mtp_block", "nextn_predict_layers"})
@@ -43,7 +44,7 @@ def component_of(name: str, in_recurrent: bool = False, layer_count: int | None 
     lower = name.lower().split(".")
     held = set(lower)
     layer = LAYER.search(name)
-    if any(word in part for part in lower for word in TOWERS) or lower[0] == "mlp1":
+    if TOWER.search(name) or lower[0] == "mlp1":
         return "vision"
     if held & PREDICTION or (layer is not None and layer_count is not None and int(layer[1]) >= layer_count and "encoder" not in held):
         return "mtp"

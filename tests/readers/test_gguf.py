@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import time
 from functools import cache
 from pathlib import Path
 
@@ -113,6 +114,45 @@ def test_split_files_are_one_model(tmp_path: Path) -> None:
     for part in (one, two):
         assert read(part).weights_bytes_by_component == whole.weights_bytes_by_component
     assert read(two).llm.name == "m"
+
+
+def test_parts_share_the_limits_of_one_file(tmp_path: Path) -> None:
+    """A thousand links to a part whose list has 1,500,000 empty texts (12 MB, sparse): the third passes four million of them."""
+    one = tmp_path / "one.gguf"
+    with one.open("wb") as stream:
+        stream.write(lying(keys=1, rest=text(b"k") + struct.pack("<IIQ", 9, 8, 1_500_000)))
+        stream.truncate(20_000_000)
+    for number in range(1, 1001):
+        (tmp_path / f"m-{number:05d}-of-01000.gguf").hardlink_to(one)
+    start = time.process_time()
+    with pytest.raises(InputError, match=r"m-00003-of-01000.gguf k: more than 4,000,000 texts"):
+        read(tmp_path / "m-00001-of-01000.gguf")
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "told"),
+    [
+        ("MOST_TENSORS", 20, "10, with 12 in the parts before, is more than 20"), ("MOST_KEYS", 10, "2, with 9 in the parts before, is more than 10"),
+        ("MOST_HEADER_BYTES", 1_500, "all headers of a model may have 1,500 bytes"),
+        ("MOST_TEXT_BYTES_IN_ALL", 450, "more than 450 bytes"),
+    ],
+)
+def test_each_limit_is_that_of_all_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int, told: str) -> None:
+    """Each of two parts stays below the limit, both together do not."""
+    llama(tmp_path / "m-00001-of-00002.gguf", layers=1, list=[1, 2])
+    write_gguf(tmp_path / "m-00002-of-00002.gguf", "llama", {}, dense_layer(0, 512, 512, 128, 1024) | {"x": ((512,), "F32")}, list=[1, 2])
+    monkeypatch.setattr(f"planner.readers.gguf_header.{limit}", most)
+    with pytest.raises(InputError, match=told):
+        read(tmp_path / "m-00001-of-00002.gguf")
+
+
+def test_more_parts_than_are_read_and_parts_that_are_gone(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="one of 1,001 parts, more than 1,000; join them with llama-gguf-split"):
+        read(llama(tmp_path / "m-00001-of-01001.gguf", layers=1))
+    with pytest.raises(InputError, match="979 more parts are missing") as caught:
+        read(llama(tmp_path / "n-00001-of-01000.gguf", layers=1))
+    assert len(caught.value.faults) == 21
 
 
 def mixture(i: int, d: int, kv: int, ff: int, experts: int) -> Shapes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.readers.safetensors_header import MOST_HEADER_BYTES, read_header, read_index, read_shards, shards_of
+from planner.readers.safetensors_header import MOST_HEADER_BYTES, MOST_SHARDS, MOST_TENSORS, Tensor, read_index, read_shards, shards_of
 from planner.readers.tensor_names import COMPONENTS, bytes_by_component, component_of, packed_format
 
 
@@ -31,6 +32,10 @@ def raw(path: Path, header: bytes | str, length: int | None = None) -> Path:
     body = header.encode() if isinstance(header, str) else header
     path.write_bytes((len(body) if length is None else length).to_bytes(8, "little") + body)
     return path
+
+
+def read_header(path: Path) -> tuple[list[Tensor], bool]:
+    return read_shards(path.parent, [path.name])
 
 
 def test_bytes_are_those_of_the_file(tmp_path: Path) -> None:
@@ -107,6 +112,49 @@ def test_shards_by_name_and_a_tensor_in_two(tmp_path: Path) -> None:
         read_shards(tmp_path, names[:2])
     with pytest.raises(InputError, match="shard 9 of 3"):
         shards_of(Path("model-00009-of-00003.safetensors"))
+
+
+def test_shards_share_the_limits_of_one_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three shards of 40 kB of metadata and two tensors each: within the limits alone, not together."""
+    names = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+    for i, name in enumerate(names):
+        write(tmp_path / name, {f"{i}.{k}": ("U8", [4], 4) for k in range(2)}, __metadata__={"note": "x" * 40_000})
+    assert len(read_shards(tmp_path, names)[0]) == 6
+    monkeypatch.setattr("planner.readers.safetensors_header.MOST_HEADER_BYTES", 100_000)
+    with pytest.raises(InputError, match=r"00003-of-00003\.safetensors header: the shards' headers together pass 100,000 bytes"):
+        read_shards(tmp_path, names)
+    assert len(read_shards(tmp_path, names[:2])[0]) == 4
+    monkeypatch.undo()
+    monkeypatch.setattr("planner.readers.safetensors_header.MOST_TENSORS", 5)
+    with pytest.raises(InputError, match="together hold more than 5 tensors"):
+        read_shards(tmp_path, names)
+
+
+def test_thousands_of_hostile_shards_take_the_work_of_one(tmp_path: Path) -> None:
+    """Two thousand links to one header of 60 MB of blanks: the second ends it."""
+    whole = tmp_path / "blank.safetensors"
+    with whole.open("wb") as file:
+        file.write((60_000_000).to_bytes(8, "little") + b"{}" + b" " * (60_000_000 - 2))
+    names = []
+    for number in range(1, MOST_SHARDS + 1):
+        names.append(f"m-{number:05d}-of-{MOST_SHARDS:05d}.safetensors")
+        (tmp_path / names[-1]).hardlink_to(whole)
+    start = time.process_time()
+    with pytest.raises(InputError, match="together pass"):
+        read_shards(tmp_path, names)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("body", ['{"a":[' + "[]," * (3 * MOST_TENSORS) + "[]]}", '{"a":[' + "1," * (12 * MOST_TENSORS + 1) + "1]}"])
+def test_a_header_of_more_values_than_tensors_take(tmp_path: Path, body: str) -> None:
+    """Millions of lists or numbers would take gigabytes once read: they are counted before."""
+    with pytest.raises(InputError, match="more values than"):
+        read_header(raw(tmp_path / "m.safetensors", body))
+
+
+def test_a_name_of_thousands_of_parts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="more than 64 parts"):
+        read_header(write(tmp_path / "m.safetensors", {"a." * 10_000: ("U8", [4], 4)}))
 
 
 @pytest.mark.parametrize(
