@@ -45,6 +45,14 @@ def test_v0_reads_a_prompt_whole_up_to_32768(context_tok: int, tokens: int) -> N
         assert got / GIB == pytest.approx(2.07, abs=0.015)
 
 
+def test_before_0_5_4_a_prompt_is_read_whole_whatever_its_length() -> None:
+    """vLLM 0.5.3 on Llama-3.1-405B, TP 8, 131,072 tokens: x (6 x 53,248 / 8 + 6 x 16,384) = 18.1 GB a GPU (vllm-project/vllm#8185, pull 6666)."""
+    c = catalog()
+    engine, gpu = c.engine("vllm_0.5"), c.gpu("h100_sxm_80gb")
+    assert [activations.step_tok(engine, gpu, n) for n in (1024, 4096, 131_072)] == [2048, 4096, 131_072]
+    assert activations.activation_bytes(c.llm("llama_3.1_405b"), engine, gpu, 8, 131_072) == 131_072 * 138_240
+
+
 def test_limits_set_by_hand_replace_the_defaults() -> None:
     """128 sequences and 2,048 tokens of Qwen2.5-7B: 128 x 152,064 x 38.9 B = 0.705 GiB instead of 5.64."""
     c = catalog()

@@ -36,14 +36,14 @@ def test_every_engine_has_a_profile_of_its_name() -> None:
 
 
 def test_versions_of_vllm_do_not_overlap() -> None:
-    """From the oldest to the newest each range begins after the one before ends; 0.8 stands for every 0.8.x not named."""
+    """From the oldest to the newest each range begins after the one before ends; 0.8 stands for every 0.8.x not named, 0.5 parts at 0.5.4."""
     rows = [p for p in catalog().engines.values() if p.engine == "vllm"]
     rows.sort(key=lambda p: version(p.version_from or ""))
     assert len(rows) >= 8
     for older, newer in pairwise(rows):
         assert older.version_to is not None and newer.version_from is not None
         assert version(older.version_to) < version(newer.version_from), (older.id, newer.id)
-        if (older.id, newer.id) != ("vllm_0.8.3", "vllm_0.8"):
+        if (older.id, newer.id) not in {("vllm_0.8.3", "vllm_0.8"), ("vllm_0.5", "vllm_0.7")}:
             assert version(newer.version_from)[1] == version(older.version_to)[1] + 1, "no release is left without a row"
 
 
@@ -60,7 +60,7 @@ def test_fractions_by_version() -> None:
 def test_chunked_layers_are_kept_whole_up_to_0_12() -> None:
     """vLLM pulls 21761 and 29627."""
     kept = {p.id for p in catalog().engines.values() if p.chunked_keeps_all}
-    assert kept == {"vllm_0.7", "vllm_0.8.3", "vllm_0.8", "vllm_0.9", "vllm_0.12"}
+    assert kept == {"vllm_0.5", "vllm_0.7", "vllm_0.8.3", "vllm_0.8", "vllm_0.9", "vllm_0.12"}
 
 
 @pytest.mark.parametrize(
