@@ -46,7 +46,7 @@ def test_v0_reads_a_prompt_whole_up_to_32768(context_tok: int, tokens: int) -> N
 
 
 def test_before_0_5_4_a_prompt_is_read_whole_whatever_its_length() -> None:
-    """vLLM 0.5.3 on Llama-3.1-405B, TP 8, 131,072 tokens: x (6 x 53,248 / 8 + 6 x 16,384) = 18.1 GB a GPU (vllm-project/vllm#8185, pull 6666)."""
+    """vLLM 0.5.3 (vllm-project/vllm#8185, pull 6666): 405B at TP 8: 131,072 x (6 x 53,248 / 8 + 6 x 16,384) B = 18.1 GB a GPU."""
     c = catalog()
     engine, gpu = c.engine("vllm_0.5"), c.gpu("h100_sxm_80gb")
     assert [activations.step_tok(engine, gpu, n) for n in (1024, 4096, 131_072)] == [2048, 4096, 131_072]

@@ -36,7 +36,7 @@ def test_every_engine_has_a_profile_of_its_name() -> None:
 
 
 def test_versions_of_vllm_do_not_overlap() -> None:
-    """From the oldest to the newest each range begins after the one before ends; 0.8 stands for every 0.8.x not named, 0.5 parts at 0.5.4."""
+    """From the oldest to the newest each range begins after the one before ends; 0.8 is every 0.8.x not named, 0.5 parts at 0.5.4."""
     rows = [p for p in catalog().engines.values() if p.engine == "vllm"]
     rows.sort(key=lambda p: version(p.version_from or ""))
     assert len(rows) >= 8
