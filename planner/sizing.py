@@ -11,9 +11,10 @@ from planner.errors import Fault, InputError
 from planner.formatting import count as shown_count
 from planner.formatting import gb, sums_up
 from planner.physics import memory
+from planner.physics.activations import default_fraction
 from planner.physics.device import usable_bytes
-from planner.physics.levers import Case, Lever, levers
-from planner.physics.memory import DoesNotFit, Fits, MemoryTerms
+from planner.physics.levers import Case, Lever, Room, levers
+from planner.physics.memory import DoesNotFit, Fits, Footprint, MemoryTerms
 from planner.physics.parallelism import layouts
 from planner.schema.hardware import Gpu
 from planner.sizing_levers import ALONE, Choices, bigger_splits, domain
@@ -52,7 +53,22 @@ class Placement:
     def advised_bytes_per_gpu(self) -> float:
         """What one GPU may fill where at least the default margin is kept."""
         q = self.question
-        return usable_bytes(self.gpu, q.fraction, max(q.margin_frac, DEFAULT_MARGIN_FRAC))
+        return self._room(q.footprint, self.tp, self.pp, self.answer.terms, max(q.margin_frac, DEFAULT_MARGIN_FRAC))
+
+    @property
+    def memory_frac(self) -> float:
+        """The engine's memory fraction in force: the one set by hand, else what its rule gives on this card and split."""
+        q = self.question
+        return default_fraction(q.engine, self.gpu, self.tp, self.pp) if q.memory_frac is None else q.memory_frac
+
+    def _room(self, fp: Footprint, tp: int, pp: int, need: MemoryTerms, margin_frac: float | None = None) -> float:
+        q = self.question
+        return memory.room_bytes(fp, self.gpu, tp, pp, need, q.memory_frac, q.margin_frac if margin_frac is None else margin_frac)
+
+    @property
+    def _changed_room(self) -> Room | None:
+        """How the room of a change is reckoned, where it is not that of the load as asked."""
+        return self._room if memory.room_follows_terms(self.question.engine) else None
 
     @property
     def verdict(self) -> Literal["fits", "barely", "does not fit"]:
@@ -64,8 +80,8 @@ class Placement:
     @property
     def case(self) -> Case:
         """The load as the levers try it."""
-        q = self.question
-        return Case(self.gpu, self.tp, self.pp, q.context_tok, q.concurrency, self.answer.usable_bytes_per_gpu, q.overhead_bytes)
+        q, room = self.question, self.answer.usable_bytes_per_gpu
+        return Case(self.gpu, self.tp, self.pp, q.context_tok, q.concurrency, room, q.overhead_bytes, self._changed_room)
 
     @cached_property
     def max_context_tok(self) -> int:
@@ -78,11 +94,12 @@ class Placement:
         if self.fits:
             return ()
         q, room, choices = self.question, self.answer.usable_bytes_per_gpu, self.choices
+        most = room if self._changed_room is None else usable_bytes(self.gpu, 1.0, q.margin_frac)
         return tuple(levers(
             q.footprint, self.gpu, self.tp, self.pp, q.context_tok, q.concurrency, room, q.overhead_bytes,
             choices.kv(self.gpu) if choices else (), choices.weights(self.gpu) if choices else (), choices.both if choices else None,
             layouts(q.llm, self.gpu_count // q.extras.dp, domain(self.gpu, self.gpu_count), sizes=q.footprint.tp_sizes),
-            bigger_splits(q, self.gpu, self.gpu_count, room),
+            bigger_splits(q, self.gpu, self.gpu_count, most), self._changed_room,
         ))
 
     @property
@@ -105,6 +122,7 @@ class Placement:
         need = self.answer.terms
         return {
             "gpu": self.gpu.id, "gpu_count": self.gpu_count, "tp": self.tp, "pp": self.pp, "dp": self.question.extras.dp, "fits": self.fits,
+            "memory_frac": self.memory_frac,
             "bytes_per_gpu": whole(need.total_bytes), "usable_bytes_per_gpu": whole(self.answer.usable_bytes_per_gpu),
             "used_frac": self.used_frac, "verdict": self.verdict, "max_sequences": self.answer.max_sequences,
             "max_context_tok": self.max_context_tok, "reason": self.reason,

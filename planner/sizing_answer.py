@@ -60,7 +60,7 @@ class SizeAnswer:
         q, fp, need = self.question, self.question.footprint, self.terms
         return {
             "llm": q.llm.id, "weights": q.weights.id, "kv_cache": q.kv.id, "context_tok": q.context_tok, "concurrency": q.concurrency,
-            "engine": q.engine.engine, "engine_profile": q.engine.id, "memory_frac": q.fraction,
+            "engine": q.engine.engine, "engine_profile": q.engine.id, "memory_frac": self.memory_frac,
             "weights_bytes": whole(need.weights_bytes), "kv_bytes": whole(need.kv_bytes),
             "kv_bytes_per_tok": whole(fp.kv_bytes_per_tok), "kv_bytes_per_tok_past_window": whole(fp.kv_bytes_per_tok_past_window),
             "kv_fixed_bytes_per_sequence": whole(fp.fixed_bytes_per_sequence),
@@ -78,6 +78,12 @@ class SizeAnswer:
             "warnings": [{"name": w.name, "text": w.text} for w in self.warnings],
             **({} if self.reason_code is None else {"reason_code": self.reason_code}),
         }
+
+    @property
+    def memory_frac(self) -> float | None:
+        """The engine's memory fraction in force; None where it depends on the accelerator and none is named."""
+        fractions = {p.memory_frac for p in (self.placements[:1] if self.gpu_is_named else self.placements)}
+        return fractions.pop() if len(fractions) == 1 else None
 
     @property
     def reason_code(self) -> str | None:

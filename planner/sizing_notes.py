@@ -163,7 +163,7 @@ def _of_load(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:
             "engine_sequence_limit",
             f"{q.engine.name} admits {count(min(limits))} sequences by default: raise its limit to {count(q.concurrency)}",
         ))
-    if q.margin_frac == 0 and q.fraction >= 1:
+    if q.margin_frac == 0 and any(p.memory_frac >= 1 for p in places):
         found.append(SizeWarning("no_reserve", "no memory is kept free: fragmentation or a longer prompt ends the process"))
     return found
 

@@ -50,11 +50,6 @@ class Question:
         """The footprint of the whole load as if on one GPU."""
         return replace(self.footprint, extras=replace(self.footprint.extras, dp=1), _weights_of_one={})
 
-    @property
-    def fraction(self) -> float:
-        """The engine's memory fraction in force."""
-        return self.engine.memory_fraction if self.memory_frac is None else self.memory_frac
-
 
 def file_name(name: str) -> str:
     """Return a model's name with `hub:` before a plain `org/name` that is no file here; any other name as it is.

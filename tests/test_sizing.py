@@ -7,6 +7,8 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
@@ -95,6 +97,49 @@ def fits(gpu: str, weights: str, kv: str, count: int, context_tok: int, concurre
     q = question(weights=weights, kv=kv, context_tok=context_tok, concurrency=concurrency)
     found = place(q, catalog().gpu(gpu), count)
     return found is not None and found.fits
+
+
+ASKED = (("weights", "bf16", "fp8", "awq_int4", "nvfp4"), ("kv", "fp16", "fp8"), ("margin_frac", 0.0, 0.05, 0.15))
+
+
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt_llm"])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_room_of_a_change_follows_the_engines_rule(engine: str, data: st.DataObject) -> None:
+    """SGLang's fraction depends on the split, TensorRT-LLM's is of what weights leave: a lever's room is that of the load it makes."""
+    more = {name: data.draw(st.sampled_from(values)) for name, *values in ASKED}
+    more |= {"context_tok": data.draw(st.integers(300, 60_000)), "concurrency": data.draw(st.integers(1, 200))}
+    gpu = catalog().gpu(data.draw(st.sampled_from(["h100_sxm_80gb", "l40s_48gb", "b200_sxm_180gb"])))
+    p = placements(catalog(), question(engine=engine, **more), gpu, 1, None, None)[0]
+    for lever in p.lever_changes:
+        now, count = dict(more), 1
+        for words in lever.change.split(" and "):
+            number = int(words.split()[0].replace(",", "")) if words[0].isdigit() else 0
+            if words.startswith(("KV in ", "weights in ")):
+                now["kv" if words.startswith("KV") else "weights"] = words.split(" in ")[1]
+            elif "GPUs" in words:
+                count = number
+            else:
+                now["context_tok" if "tokens" in words else "concurrency"] = number
+        made = place(question(engine=engine, **now), gpu, count)
+        assert made is not None
+        assert (made.answer.usable_bytes_per_gpu, made.fits) == (pytest.approx(lever.usable_bytes), lever.fits), lever.change
+
+
+def test_barely_and_the_fraction_follow_the_engines_rule() -> None:
+    """SGLang on one H100 keeps 13,440 MiB of 81,559 free (0.835), on eight 896 MiB more (0.824); 0.90 by hand stands."""
+    q = question("llama_3.1_8b", "fp8", engine="sglang", concurrency=1)
+    gpu = catalog().gpu("h100_sxm_80gb")
+    found = placements(catalog(), q, gpu, None, None, None)
+    assert [round(p.memory_frac, 3) for p in found] == [0.835, 0.834, 0.831, 0.824]
+    assert [round(p.as_json()["memory_frac"], 3) for p in found] == [0.835, 0.834, 0.831, 0.824]
+    assert round(answer(catalog(), q, gpu.id, 8).as_json()["memory_frac"], 3) == 0.824
+    assert answer(catalog(), q).as_json()["memory_frac"] is None
+    own = question("llama_3.1_8b", "fp8", engine="sglang", concurrency=1, memory_frac=0.9)
+    assert answer(catalog(), own, gpu.id, 1).as_json()["memory_frac"] == answer(catalog(), own).as_json()["memory_frac"] == 0.9
+    for engine in ("sglang", "tensorrt_llm", "vllm"):
+        same = placements(catalog(), question("llama_3.1_8b", "bf16", engine=engine), gpu, 1, None, None)[0]
+        assert same.advised_bytes_per_gpu == same.answer.usable_bytes_per_gpu
 
 
 def test_levers_stay_among_the_files_and_the_cards_at_hand() -> None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.formatting import gb
-from planner.physics.memory import Footprint, loading_peak_bytes, terms
+from planner.physics.memory import Footprint, MemoryTerms, loading_peak_bytes, terms
 from planner.schema.hardware import Gpu
 
+Room = Callable[[Footprint, int, int, MemoryTerms], float]
+"""Bytes that one GPU may fill, by footprint, tp, pp and terms: some engines' rules depend on them."""
 Kind = Literal["split", "kv_cache", "weights", "sessions", "context", "gpus"]
 FEW_BITS = 4.0
 """Below it a format is offered with a warning: published losses grow steeply from here (hardware/formats.yaml)."""
@@ -99,30 +101,42 @@ class Case:
     concurrency: int
     usable_bytes: float
     overhead_bytes: float | None = None
+    room: Room | None = None
+    """Reckons the bytes that one GPU may fill anew for each change; without it `usable_bytes` hold for all of them."""
 
-    def need(
+    def tried(
         self, fp: Footprint, context_tok: int | None = None, concurrency: int | None = None, split: tuple[int, int] | None = None
-    ) -> float:
-        """Return the bytes of the fullest GPU, what is given changed; those while it loads where that is what the device cannot hold."""
+    ) -> tuple[float, float]:
+        """Return the bytes that the fullest GPU needs and those it may fill, what is given changed.
+
+        The need is that while it loads where that is what the device cannot hold.
+        """
         tp, pp = split or (self.tp, self.pp)
         need = terms(
             fp, self.gpu, tp, pp, self.context_tok if context_tok is None else context_tok,
             self.concurrency if concurrency is None else concurrency, self.overhead_bytes,
         )
-        return max(need.total_bytes, loading_peak_bytes(fp, self.gpu, tp, pp, need))
+        room = self.usable_bytes if self.room is None else self.room(fp, tp, pp, need)
+        return max(need.total_bytes, loading_peak_bytes(fp, self.gpu, tp, pp, need)), room
+
+    def excess(self, fp: Footprint, context_tok: int | None = None, concurrency: int | None = None) -> float:
+        """Return the bytes needed beyond those that may be filled, below 0 where some are left."""
+        need, room = self.tried(fp, context_tok, concurrency)
+        return need - room
 
     def fits(self, fp: Footprint, split: tuple[int, int] | None = None) -> bool:
         """Say whether the load fits in `fp`, on another split if one is given."""
-        return self.need(fp, split=split) <= self.usable_bytes
+        need, room = self.tried(fp, split=split)
+        return need <= room
 
     def most_sessions(self, fp: Footprint) -> int:
         """Return the most sessions below those asked for that fit; 0 where not even one does."""
-        return largest(lambda n: self.need(fp, concurrency=n), self.usable_bytes, self.concurrency - 1)
+        return largest(lambda n: self.excess(fp, concurrency=n), 0.0, self.concurrency - 1)
 
     def longest_context_tok(self, fp: Footprint, limit_tok: int) -> int:
         """Return the longest context, in whole pages up to `limit_tok`, that fits for all sessions; 0 where none does."""
         page = fp.engine.kv_block_tok
-        return page * largest(lambda n: self.need(fp, context_tok=n * page), self.usable_bytes, limit_tok // page)
+        return page * largest(lambda n: self.excess(fp, context_tok=n * page), 0.0, limit_tok // page)
 
 
 def largest(need: Callable[[int], float], room: float, limit: int) -> int:
@@ -157,14 +171,15 @@ def levers(
     fp: Footprint, gpu: Gpu, tp: int, pp: int, context_tok: int, concurrency: int, usable: float, overhead_bytes: float | None = None,
     kv_options: Sequence[FormatOption] = (), weight_options: Sequence[FormatOption] = (),
     both: Callable[[FormatOption, FormatOption], Footprint] | None = None,
-    splits: Iterable[tuple[int, int]] = (), bigger: Iterable[tuple[int, int]] = (),
+    splits: Iterable[tuple[int, int]] = (), bigger: Iterable[tuple[int, int]] = (), room: Room | None = None,
 ) -> list[Lever]:
     """Return the smallest change of each kind that makes the load fit, the least harmful first, then what still does not fit.
 
     Options of a format come with the most bits first; `both` gives the footprint of a weight and a KV format together.
-    `splits` are other (tp, pp) of the same GPUs, `bigger` those of more GPUs, fewest first. `usable` bytes are one GPU's.
+    `splits` are other (tp, pp) of the same GPUs, `bigger` those of more GPUs, fewest first. `usable` bytes are one GPU's,
+    for the load as asked; `room` reckons them for each change where the engine's rule depends on it.
     """
-    case = Case(gpu, tp, pp, context_tok, concurrency, usable, overhead_bytes)
+    case = Case(gpu, tp, pp, context_tok, concurrency, usable, overhead_bytes, room)
     found = [*_split(fp, case, splits), *_format(case, "kv_cache", kv_options), *_format(case, "weights", weight_options)]
     fewer, shorter = _sessions(fp, case), _context(fp, case)
     found += [lever for lever in (fewer, shorter) if lever is not None]
@@ -182,7 +197,7 @@ def levers(
 def _split(fp: Footprint, case: Case, splits: Iterable[tuple[int, int]]) -> list[Lever]:
     for split in splits:
         if case.fits(fp, split):
-            return [Lever(("split",), split_name(*split), case.need(fp, split=split), case.usable_bytes)]
+            return [Lever(("split",), split_name(*split), *case.tried(fp, split=split))]
     return []
 
 
@@ -199,7 +214,7 @@ def _gpus(fp: Footprint, case: Case, bigger: Iterable[tuple[int, int]]) -> list[
     for tp, pp in bigger:
         if case.fits(fp, (tp, pp)):
             text = f"{tp * pp * fp.extras.dp} GPUs ({split_name(tp, pp)})"
-            return [Lever(("gpus",), text, case.need(fp, split=(tp, pp)), case.usable_bytes)]
+            return [Lever(("gpus",), text, *case.tried(fp, split=(tp, pp)))]
     return []
 
 
@@ -210,18 +225,18 @@ def _words(kind: Kind, option: FormatOption) -> str:
 def _format(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[Lever]:
     if not options:
         return []
-    option = next((o for o in options if case.fits(o.footprint)), None) or min(options, key=lambda o: case.need(o.footprint))
-    return [Lever((kind,), _words(kind, option), case.need(option.footprint), case.usable_bytes, (option,))]
+    option = next((o for o in options if case.fits(o.footprint)), None) or min(options, key=lambda o: case.excess(o.footprint))
+    return [Lever((kind,), _words(kind, option), *case.tried(option.footprint), (option,))]
 
 
 def _sessions(fp: Footprint, case: Case, option: FormatOption | None = None, kind: Kind = "kv_cache") -> Lever | None:
     """Return the most sessions that fit, or one session that does not; None where sessions change nothing."""
     n = case.most_sessions(fp)
-    need = case.need(fp, concurrency=max(n, 1))
-    if case.concurrency == 1 or need >= case.need(fp):
+    need, room = case.tried(fp, concurrency=max(n, 1))
+    if case.concurrency == 1 or need >= case.tried(fp)[0]:
         return None
     text = f"{max(n, 1):,} session{'s' if n > 1 else ''}"
-    return _of_load("sessions", text, need, case, max(n, 1) / case.concurrency, option, kind)
+    return _of_load("sessions", text, need, room, max(n, 1) / case.concurrency, option, kind)
 
 
 def _context(fp: Footprint, case: Case, option: FormatOption | None = None, kind: Kind = "kv_cache") -> Lever | None:
@@ -229,18 +244,18 @@ def _context(fp: Footprint, case: Case, option: FormatOption | None = None, kind
     if case.context_tok <= LEAST_CONTEXT_TOK:
         return None
     tok = max(case.longest_context_tok(fp, case.context_tok - 1), LEAST_CONTEXT_TOK)
-    need = case.need(fp, context_tok=tok)
-    if need >= case.need(fp):
+    need, room = case.tried(fp, context_tok=tok)
+    if need >= case.tried(fp)[0]:
         return None
-    return _of_load("context", f"{tok:,} tokens", need, case, tok / case.context_tok, option, kind)
+    return _of_load("context", f"{tok:,} tokens", need, room, tok / case.context_tok, option, kind)
 
 
 def _of_load(
-    load: Kind, text: str, need: float, case: Case, kept_frac: float, option: FormatOption | None, kind: Kind
+    load: Kind, text: str, need: float, room: float, kept_frac: float, option: FormatOption | None, kind: Kind
 ) -> Lever:
     if option is None:
-        return Lever((load,), text, need, case.usable_bytes, (), kept_frac)
-    return Lever((kind, load), f"{_words(kind, option)} and {text}", need, case.usable_bytes, (option,), kept_frac)
+        return Lever((load,), text, need, room, (), kept_frac)
+    return Lever((kind, load), f"{_words(kind, option)} and {text}", need, room, (option,), kept_frac)
 
 
 def _with_load(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[Lever]:
@@ -254,7 +269,7 @@ def _with_load(case: Case, kind: Kind, options: Sequence[FormatOption]) -> list[
     smallest = min(options, key=lambda o: (o.footprint.weights_bytes, o.footprint.kv_bytes_per_tok))
     shortest_tok = min(LEAST_CONTEXT_TOK, case.context_tok)
     for change, (tok, sessions) in ((_sessions, (case.context_tok, 1)), (_context, (shortest_tok, case.concurrency))):
-        if case.need(smallest.footprint, tok, sessions) > case.usable_bytes:
+        if case.excess(smallest.footprint, tok, sessions) > 0:
             continue
         first: Lever | None = None
         for option in options:
@@ -279,7 +294,7 @@ def _two_formats(
     least = min(weight_options, key=lambda o: o.footprint.weights_bytes), min(kv_options, key=lambda o: o.footprint.kv_bytes_per_tok)
     pairs = [(w, k) for w in weight_options for k in kv_options] if case.fits(both(*least)) else [least]
     for w, k in pairs:
-        need = case.need(both(w, k))
-        if need <= case.usable_bytes or len(pairs) == 1:
-            return [Lever(("weights", "kv_cache"), f"weights in {w.id} and KV in {k.id}", need, case.usable_bytes, (w, k))]
+        need, room = case.tried(both(w, k))
+        if need <= room or len(pairs) == 1:
+            return [Lever(("weights", "kv_cache"), f"weights in {w.id} and KV in {k.id}", need, room, (w, k))]
     return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from planner.errors import Fault, InputError
@@ -253,6 +253,11 @@ def _more(
     return tuple(found)
 
 
+def room_follows_terms(engine: EngineProfile) -> bool:
+    """Say whether what an engine may fill of a GPU depends on the split or on what is taken before the cache."""
+    return engine.reserve is not None or engine.fraction_of != "device_memory"
+
+
 def room_bytes(fp: Footprint, gpu: Gpu, tp: int, pp: int, need: MemoryTerms, memory_frac: float | None, margin_frac: float) -> float:
     """Return what one GPU may fill under these terms: the engine's fraction of what it is a fraction of, less the margin."""
     fraction = default_fraction(fp.engine, gpu, tp, pp) if memory_frac is None else memory_frac
@@ -337,5 +342,5 @@ def fit(
     `overhead_bytes` (one GPU) replaces activations and overhead together; `weights_bytes` (the whole model) replaces the
     count by component. Raises `InputError` where the model cannot be split that way.
     """
-    fp = footprint(llm, weights, kv, engine, weights_bytes)
+    fp = footprint(llm, weights, kv, engine, weights_bytes, extras=replace(NO_EXTRAS, memory_frac=memory_frac))
     return fit_footprint(fp, gpu, tp, pp, context_tok, concurrency, memory_frac, margin_frac, overhead_bytes)

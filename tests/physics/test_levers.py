@@ -45,7 +45,7 @@ def test_b2_to_b4_as_levers() -> None:
     gpu = catalog().gpu("h100_sxm_80gb")
     for context_tok, concurrency in ((8192, 16), (4096, 32)):
         case = Case(gpu, 1, 1, context_tok, concurrency, usable_bytes(gpu, 0.9, 0.15), 6e9)
-        assert round(case.need(lesson("fp8")) / 1e9) == 67 and case.fits(lesson("fp8"))
+        assert round(case.tried(lesson("fp8"))[0] / 1e9) == 67 and case.fits(lesson("fp8"))
     assert str(by_kind["gpus"]) == "2 GPUs (TP 2) → 69.0 GB each: fits"
 
 
@@ -97,8 +97,8 @@ def test_most_sessions_and_longest_context_are_edges(context_tok: int, concurren
     case = Case(gpu, 1, 1, context_tok, concurrency, usable_bytes(gpu, 0.9, 0.15), 6e9)
     fp, page = lesson("fp8"), catalog().engine("vllm").kv_block_tok
     n = case.most_sessions(fp)
-    assert n == 0 or case.need(fp, concurrency=n) <= case.usable_bytes
-    assert n == concurrency - 1 or case.need(fp, concurrency=n + 1) > case.usable_bytes
+    assert n == 0 or case.excess(fp, concurrency=n) <= 0
+    assert n == concurrency - 1 or case.excess(fp, concurrency=n + 1) > 0
     tok = case.longest_context_tok(fp, 131_072)
-    assert tok % page == 0 and (tok == 0 or case.need(fp, context_tok=tok) <= case.usable_bytes)
-    assert tok + page > 131_072 or case.need(fp, context_tok=tok + page) > case.usable_bytes
+    assert tok % page == 0 and (tok == 0 or case.excess(fp, context_tok=tok) <= 0)
+    assert tok + page > 131_072 or case.excess(fp, context_tok=tok + page) > 0

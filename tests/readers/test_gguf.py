@@ -133,7 +133,8 @@ def test_parts_share_the_limits_of_one_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "most", "told"),
     [
-        ("MOST_TENSORS", 20, "10, with 12 in the parts before, is more than 20"), ("MOST_KEYS", 10, "2, with 9 in the parts before, is more than 10"),
+        ("MOST_TENSORS", 20, "10, with 12 in the parts before, is more than 20"),
+        ("MOST_KEYS", 10, "2, with 9 in the parts before, is more than 10"),
         ("MOST_HEADER_BYTES", 1_500, "all headers of a model may have 1,500 bytes"),
         ("MOST_TEXT_BYTES_IN_ALL", 450, "more than 450 bytes"),
     ],
