@@ -7,41 +7,14 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.formatting import count as shown_count
-from planner.formatting import decimals, gb, plural, sums_up
+from planner.formatting import gb
 from planner.physics.device import device_bytes
 from planner.physics.levers import FEW_BITS, FormatOption, Lever
 from planner.physics.memory import MemoryTerms
 from planner.sizing import Placement, everywhere, placements, sum_line, term_name, undivided, whole
 from planner.sizing_notes import SizeWarning, smallest_rung, warnings
 from planner.sizing_question import Question
-from planner.units import BYTES_PER_GB, BYTES_PER_GIB
-
-MOST_GPUS = 8
-
-
-@dataclass(frozen=True)
-class TermRow:
-    """One line of the sum: its name, GB and GiB rounded so that each column adds up, and where its bar starts and ends (bytes)."""
-
-    name: str
-    gb: str
-    gib: str
-    gb_per_gpu: str
-    """The fullest GPU's part, of the placement that the bars show."""
-    start_bytes: float
-    end_bytes: float
-    is_largest: bool = False
-
-
-@dataclass(frozen=True)
-class PlaceGroup:
-    """Placements that are alike in the number of GPUs: a title and rows; the last cell of a row names accelerators."""
-
-    title: str
-    rows: tuple[tuple[tuple[str, ...], float | None], ...]
-    """Cells, and how full a GPU would be (nothing where the row has no bar)."""
-    names: str = ""
-    """Accelerators of a group that has no figures to show."""
+from planner.sizing_rows import PlaceGroup, PlaceRow, TermRow, grouped, term_rows
 
 
 @dataclass(frozen=True)
@@ -112,17 +85,7 @@ class SizeAnswer:
     @property
     def term_rows(self) -> list[TermRow]:
         """The terms one after the other, and their sum."""
-        by_term, shown = self.terms.by_term, self.shown_terms.by_term
-        in_gb, in_gib, of_one = (
-            sums_up([value / unit for value in values])
-            for values, unit in ((by_term.values(), BYTES_PER_GB), (by_term.values(), BYTES_PER_GIB), (shown.values(), BYTES_PER_GB))
-        )
-        rows, start = [], 0.0
-        for (name, value), large, small, one in zip(shown.items(), in_gb, in_gib, of_one, strict=True):
-            is_largest = name == self.shown_terms.dominant_term
-            rows.append(TermRow(term_name(name), decimals(large), decimals(small), decimals(one), start, start + value, is_largest))
-            start += value
-        return [*rows, TermRow("need", decimals(sum(in_gb)), decimals(sum(in_gib)), decimals(sum(of_one)), 0.0, start)]
+        return term_rows(self.terms.by_term, self.shown_terms.by_term, term_name)
 
     @property
     def card(self) -> tuple[Placement, float, float] | None:
@@ -136,23 +99,8 @@ class SizeAnswer:
     def place_groups(self) -> list[PlaceGroup]:
         """Placements by the fewest GPUs that hold the load, the least memory first; then those that do not fit with what would help."""
         if self.gpu_is_named:
-            return [PlaceGroup("", tuple((_cells(p, _mark(p)), p.used_frac) for p in self.placements))]
-        last = list({p.gpu.id: p for p in self.placements}.values())
-        groups = []
-        for n in sorted({p.gpu_count for p in last if p.fits}):
-            of_count = [p for p in last if p.fits and p.gpu_count == n]
-            title = f"{'one holds it' if n == 1 else f'{n} together hold it'}: {plural(len(of_count), 'accelerator')}"
-            groups.append(PlaceGroup(title, _alike(of_count)))
-        short = [p for p in last if not p.fits]
-        helped = [p for p in short if any(lever.fits for lever in p.lever_changes)]
-        lost = ", ".join(p.gpu.id for p in short if p not in helped)
-        if helped:
-            many = plural(len(helped), "accelerator")
-            title = f"does not fit on up to {MOST_GPUS}, nor on one that serves alone: {many}, each with its nearest lever"
-            groups.append(PlaceGroup(title, _alike(helped)))
-        if lost:
-            groups.append(PlaceGroup(f"no change that was tried is enough: {plural(len(short) - len(helped), 'accelerator')}", (), lost))
-        return groups
+            return [PlaceGroup("", tuple(((*_cells(p), _mark(p)), p.used_frac) for p in self.placements))]
+        return grouped(map(_row, {p.gpu.id: p for p in self.placements}.values()))
 
     @property
     def lever_lines(self) -> list[tuple[str, str | None]]:
@@ -181,23 +129,18 @@ def _mark(p: Placement) -> str:
     return p.verdict + (" (smallest)" if p.is_smallest else "")
 
 
-def _cells(p: Placement, last: str) -> tuple[str, ...]:
+def _cells(p: Placement) -> tuple[str, ...]:
     need, room = p.answer.per_gpu_bytes, p.answer.usable_bytes_per_gpu
     longest = shown_count(p.max_context_tok) if p.max_context_tok else "none"
     split = f"{p.tp} x {p.pp}" + (f" x {p.question.extras.dp} DP" if p.question.extras.dp > 1 else "")
-    return (str(p.gpu_count), split, gb(need), gb(room), shown_count(p.answer.max_sequences), longest, last)
+    return (str(p.gpu_count), split, gb(need), gb(room), shown_count(p.answer.max_sequences), longest)
 
 
-def _alike(places: list[Placement]) -> tuple[tuple[tuple[str, ...], float | None], ...]:
-    """Return one row for all placements whose figures are the same, the least memory first; the accelerators named in the last cell."""
-    rows: dict[tuple[str, ...], list[Placement]] = {}
-    for p in sorted(places, key=lambda p: (p.gpu_count, p.answer.usable_bytes_per_gpu, p.gpu.id)):
-        best = next((lever for lever in p.lever_changes if lever.fits), None)
-        mark = "" if p.verdict == "fits" else "barely" if best is None else _short(best)
-        rows.setdefault(_cells(p, mark), []).append(p)
-    return tuple(
-        ((*cells[:-1], f"{cells[-1]}: {names}" if cells[-1] else names), same[0].used_frac)
-        for cells, same in rows.items() if (names := ", ".join(p.gpu.id for p in same))
+def _row(p: Placement) -> PlaceRow:
+    best = next((lever for lever in p.lever_changes if lever.fits), None)
+    mark = "" if p.verdict == "fits" else "barely" if best is None else _short(best)
+    return PlaceRow(
+        p.gpu.id, p.gpu_count, p.answer.usable_bytes_per_gpu, p.used_frac, _cells(p), mark, fits=p.fits, is_helped=best is not None
     )
 
 

@@ -21,6 +21,7 @@ from planner.readers.yaml_file import read_yaml, validate
 from planner.schema.hardware import Gpu
 from planner.schema.llm import Llm, WeightFormat
 from planner.schema.training import TrainingData
+from planner.sizing_rows import PlaceGroup, PlaceRow, TermRow, grouped, term_rows
 
 COUNTS = (1, 2, 4, 8)
 MORE_COUNTS = (2, 4, 8, 16, 32, 64)
@@ -30,6 +31,7 @@ TRAINS = frozenset({"gpu", "apu"})
 SIXTEEN_BITS = 16.0
 TOK_STEP = 128
 """Shorter sequences are offered in whole steps of so many tokens."""
+ARROW, ENOUGH = " → ", "fits"
 DEFAULT_BASE: dict[Method, str] = {"full": "bf16", "lora": "bf16", "qlora": "bnb_nf4_dq"}
 
 
@@ -84,11 +86,27 @@ class TrainingPlacement:
             return f"{need} of {room} usable per GPU; {most}; micro-batches up to {shown_count(self.max_micro_batch)} fit"
         return f"needs {need} per GPU, {room} usable; {most}"
 
+    @property
+    def used_frac(self) -> float:
+        """Bytes needed over usable bytes, one GPU; above 1 it does not fit."""
+        return self.terms.total_bytes / self.usable_bytes_per_gpu
+
+    @property
+    def nearest_lever(self) -> str | None:
+        """The first change tried that is enough, without its figures."""
+        return next((lever.split(ARROW)[0] for lever in self.levers if lever.endswith(ENOUGH)), None)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row of the table: GPUs, need, room, largest micro-batch."""
+        most = shown_count(self.max_micro_batch) if self.max_micro_batch else "none"
+        return str(self.gpu_count), gb(self.terms.total_bytes), gb(self.usable_bytes_per_gpu), most
+
     def as_json(self) -> dict[str, Any]:
         """Return the keys of a placement of `size --json`, and the terms of one GPU."""
         return {
             "gpu": self.gpu.id, "gpu_count": self.gpu_count, "fits": self.fits, "bytes_per_gpu": round(self.terms.total_bytes),
-            "usable_bytes_per_gpu": round(self.usable_bytes_per_gpu), "used_frac": self.terms.total_bytes / self.usable_bytes_per_gpu,
+            "usable_bytes_per_gpu": round(self.usable_bytes_per_gpu), "used_frac": self.used_frac,
             "max_micro_batch": self.max_micro_batch, "reason": self.reason, "levers": list(self.levers), "is_smallest": self.is_smallest,
             "terms_per_gpu": {name: round(value) for name, value in self.terms.by_term.items()}, "dominant_term": self.terms.dominant_term,
         }
@@ -124,9 +142,10 @@ class TrainingAnswer:
             return f"{how} {need} and fits nowhere it was tried; most is {self.terms.dominant_term}"
         if self.gpu_is_named:
             return f"{how} {need}; {first.gpu_count} x {first.gpu.id} hold it with {gb(first.terms.total_bytes)} each"
+        few = min((p for p in self.placements if p.fits), key=lambda p: (p.gpu_count, p.usable_bytes_per_gpu))
         alone = min((p for p in self.placements if p.fits and p.gpu_count == 1), key=lambda p: p.usable_bytes_per_gpu, default=None)
         if alone is None:
-            return f"{how} {need}: no single GPU holds it; {first.gpu_count} x {first.gpu.id} do"
+            return f"{how} {need}: no single GPU holds it; {few.gpu_count} x {few.gpu.id} do"
         return f"{how} {need}; the smallest card that holds it is {alone.gpu.id}"
 
     @property
@@ -134,6 +153,26 @@ class TrainingAnswer:
         """The sum as one would write it down, nothing sharded."""
         parts = " + ".join(f"{gb(value)} {name}" for name, value in self.terms.by_term.items() if value)
         return f"{parts} = {gb(self.terms.total_bytes)} ({gib(self.terms.total_bytes)})"
+
+    @property
+    def term_rows(self) -> list[TermRow]:
+        """The terms one after the other, nothing sharded, and their sum."""
+        terms = {name: value for name, value in self.terms.by_term.items() if value}
+        return term_rows(terms, terms, str)
+
+    @property
+    def place_groups(self) -> list[PlaceGroup]:
+        """Placements by the fewest GPUs that hold a step, the least memory first; then those that do not with what would help."""
+        if self.gpu_is_named:
+            marks = [("fits (smallest)" if p.is_smallest else "fits") if p.fits else "does not fit" for p in self.placements]
+            return [PlaceGroup("", tuple(((*p.cells, mark), p.used_frac) for p, mark in zip(self.placements, marks, strict=True)))]
+        return grouped(
+            PlaceRow(
+                p.gpu.id, p.gpu_count, p.usable_bytes_per_gpu, p.used_frac, p.cells, p.nearest_lever or "", fits=p.fits,
+                is_helped=p.nearest_lever is not None,
+            )
+            for p in {p.gpu.id: p for p in self.placements}.values()
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the keys that checks rely on; bytes at the top are those of one GPU, nothing sharded."""
@@ -246,7 +285,7 @@ def levers(question: TrainingQuestion, gpu_count: int, room: float) -> Iterator[
 
     def tried(label: str, recipe: Recipe, count: int = gpu_count) -> tuple[bool, str]:
         total = q.terms(count, recipe).total_bytes
-        return total <= room, f"{label} → {gb(total)} per GPU: {'fits' if total <= room else 'still short'}"
+        return total <= room, f"{label}{ARROW}{gb(total)} per GPU: {ENOUGH if total <= room else 'still short'}"
 
     def first(options: list[tuple[str, Recipe, int]]) -> Iterator[str]:
         found = [tried(*option) for option in options]

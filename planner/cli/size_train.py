@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SHOWN_LEVERS = 10
+HEADS = ("GPUs", "need/GPU", "usable/GPU", "micro-batch")
 OPTIONS = (
     click.option(
         "--train", help="Fine-tune instead of serving: full, lora or qlora. --context is then the sequence, --concurrency the micro-batch."
@@ -98,40 +99,23 @@ def train(
 
 def show(found: TrainingAnswer) -> None:
     """Print the answer: terms as bars, placements, levers, warnings."""
-    from rich.console import Console
-    from rich.table import Table
+    from planner.cli.page import Page
+    from planner.cli.size_table import show_terms
 
-    from planner.formatting import decimals, gb
-    from planner.units import BYTES_PER_GB, BYTES_PER_GIB
-
-    console = Console(highlight=False, width=None if Console().is_terminal else 120)
-    console.print(found.headline, style="bold", markup=False, soft_wrap=True)
-    console.print(found.sum_line, markup=False, soft_wrap=True)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("term")
-    table.add_column("GB", justify="right")
-    table.add_column("GiB", justify="right")
-    table.add_column("")
-    largest = max(found.terms.by_term.values())
-    for term, value in found.terms.by_term.items():
-        bar = "█" * round(30 * value / largest)
-        note = " dominant" if term == found.terms.dominant_term else ""
-        table.add_row(term, decimals(value / BYTES_PER_GB), decimals(value / BYTES_PER_GIB), f"{bar}{note}")
-    console.print(table)
-    where = Table(box=None, pad_edge=False)
-    where.add_column("accelerator", no_wrap=True)
-    for name in ("GPUs", "need/GPU", "usable/GPU", "micro-batch"):
-        where.add_column(name, justify="right", no_wrap=True)
-    where.add_column("")
-    for p in found.placements:
-        mark = ("fits, smallest" if p.is_smallest else "fits") if p.fits else "does not fit"
-        most = str(p.max_micro_batch) if p.fits else "–"
-        where.add_row(p.gpu.id, str(p.gpu_count), gb(p.terms.total_bytes), gb(p.usable_bytes_per_gpu), most, mark)
-    console.print(where)
+    page = Page()
+    page.text(found.headline, bold=True)
+    page.text(found.sum_line)
+    page.line("")
+    show_terms(page, found.term_rows)
+    for group in found.place_groups:
+        page.line("")
+        page.places(group, HEADS)
     short = next((p for p in found.placements if not p.fits), None) if found.gpu_is_named else None
     if short is not None:
-        console.print(f"{short.gpu_count} x {short.gpu.id} {short.reason}", markup=False, soft_wrap=True)
+        page.line("")
+        page.text(f"{short.gpu_count} x {short.gpu.id} {short.reason}")
         for lever in short.levers[:SHOWN_LEVERS]:
-            console.print(f"  {lever}", markup=False, soft_wrap=True)
+            page.text(f"  {lever}")
+    page.line("")
     for warning in found.warnings:
-        console.print(f"warning ({warning.name}): {warning.text}", markup=False, soft_wrap=True)
+        page.text(f"warning ({warning.name}): {warning.text}")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from planner.cli.main import main
-from planner.cli.size_table import Page
+from planner.cli.page import Page
 
 LESSON = ["size", "--llm", "llama_3.3_70b_instruct", "--weights", "q4_k_m", "--context", "8192", "--concurrency", "32"]
 RULE = ["--engine", "vllm", "--weights-gb", "40", "--overhead-gb", "6"]
@@ -127,6 +127,32 @@ def test_every_accelerator_stands_in_one_group_with_its_lever(run: Run) -> None:
     for gpu in tried:
         assert (gpu in re.findall(r"[a-z0-9_.]+", good)) is any(p["fits"] for p in data["placements"] if p["gpu"] == gpu)
     assert "KV in fp8" in bad and max(map(len, out.split("smallest rung:")[0].splitlines()[2:])) <= 120
+
+
+@pytest.mark.parametrize("columns", ["80", "92", "100", "140", "200"])
+@pytest.mark.parametrize(
+    "more", [["--gpu", "h100_sxm_80gb"], ["--gpu", "rtx_pro_6000_server_96gb", "--count", "4"], [], ["--train", "lora"]],
+)
+def test_no_line_is_wider_than_the_reader(
+    run: Run, monkeypatch: pytest.MonkeyPatch, columns: str, more: list[str]
+) -> None:
+    """COLUMNS says how wide; what stands in the lines is the same at every width, spaces and bars apart."""
+    args = [*LESSON[:3], "--weights", "bf16", *LESSON[5:], *more]
+    monkeypatch.setenv("COLUMNS", columns)
+    _, narrow, _ = run(*args)
+    assert max(map(len, narrow.splitlines())) <= int(columns)
+    monkeypatch.delenv("COLUMNS")
+    _, wide, _ = run(*args)
+    left_out = "[█▏▎▍▌▋▊▉]|usable, one [a-z0-9_]+|usable of one"
+    words = [sorted(re.findall(r"[\w.%]+", re.sub(left_out, "", text))) for text in (narrow, wide)]
+    assert words[0] == words[1]
+
+
+def test_a_narrow_or_odd_width_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below 80 columns no table of figures stays one: 80 are taken. What is no number says nothing."""
+    for columns, width in (("20", 80), ("79", 80), ("wide", 120), ("", 120)):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert Page().width == width, columns
 
 
 def test_a_stream_without_block_characters_gets_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_a_90b_is_too_much_for_eight(run: Run) -> None:
 def test_the_table_reads_like_paper(run: Run) -> None:
     code, out, err = run(*train("full"), "--gpu", "h100_sxm_80gb")
     assert code == 0 and err == ""
-    for word in ("full fine-tuning of llama_3.1_8b", "dominant", "fits, smallest", "does not fit", "2 GPUs, ZeRO stage 3", "warning ("):
+    for word in ("full fine-tuning of llama_3.1_8b", "<- largest", "fits (smallest)", "does not fit", "2 GPUs, ZeRO stage 3", "warning ("):
         assert word in out
 
 
@@ -90,6 +91,22 @@ def test_every_gpu_is_tried(run: Run) -> None:
     code, data = as_json(run, *train("qlora"))
     assert code == 0 and len({p["gpu"] for p in data["placements"]}) > 30
     assert not any(p["gpu"].startswith(("apple_", "tpu_")) for p in data["placements"])
+
+
+def test_without_a_gpu_the_table_is_grouped_as_that_of_serving(run: Run) -> None:
+    """Every GPU is named once, by the fewest that hold a step, the least memory first; the last ones with what would help."""
+    _, data = as_json(run, *train("lora", context=4096, micro_batch=4))
+    code, out, _ = run(*train("lora", context=4096, micro_batch=4))
+    tried = {p["gpu"] for p in data["placements"]}
+    words = re.findall(r"[a-z0-9_.]+", out[out.index("one holds it"):])
+    assert code == 0 and all(words.count(gpu) == 1 for gpu in tried)
+    for title in ("one holds it: ", "8 together hold it: ", "each with its nearest lever"):
+        assert title in out
+    usable = [float(cells) for cells in re.findall(r"^ +1 +[0-9.]+ GB +([0-9.]+) GB", out.split("2 together")[0], re.MULTILINE)]
+    assert len(usable) > 5 and usable == sorted(usable)
+    short = next(p for p in data["placements"] if p["gpu"] == "l4_24gb" and p["gpu_count"] == 8)
+    assert not short["fits"] and short["levers"][0].startswith("chunked or fused loss → ")
+    assert re.search(r"chunked or fused loss: [a-z0-9_, ]*l4_24gb", out)
 
 
 def test_a_stage_on_one_gpu_changes_nothing_and_is_said(run: Run) -> None:
