@@ -83,7 +83,8 @@ def kv_room(catalog: Catalog, case: Mapping[str, Any]) -> Compared:
         fp.llm, engine, gpu, tp, case["context_tok"], max_batched_tok=case.get("max_batched_tok"),
         max_sequence_count=case.get("max_sequence_count"), memory_frac=frac,
     )
-    weights, overhead = fp.weights_bytes_per_gpu(tp, 1), activations.overhead_bytes_per_gpu(engine, tp, gpu)
+    weights = fp.weights_bytes_per_gpu(tp, 1)
+    overhead = activations.overhead_bytes_per_gpu(engine, tp, gpu) + memory.padding_bytes(fp, gpu, tp, 1)
     usable = device.usable_bytes(gpu, frac, 0.0, device.taken_first(engine, weights, act, overhead))
     logged = case["room_gib"] if "room_gib" in case else case["pool_tok"] * sum(p.bytes_per_tok(tp) for p in fp.kv_parts) / BYTES_PER_GIB
     remark = "; ".join(filter(None, (case.get("cause", ""), f"not stated: {case['unknown']}" if "unknown" in case else "")))

@@ -113,6 +113,11 @@ class Placement:
         return self.answer.per_gpu_bytes / self.answer.usable_bytes_per_gpu
 
     @property
+    def label_gb(self) -> float:
+        """Memory of all its GPUs as printed on the box, GB."""
+        return self.gpu_count * self.gpu.memory_label_gb
+
+    @property
     def crosses_pcie(self) -> bool:
         """Whether tensor parallelism runs without a fast link between the GPUs."""
         return self.tp > 1 and (self.gpu.fast_link_max_gpu_count or 1) < self.tp
@@ -122,7 +127,7 @@ class Placement:
         need = self.answer.terms
         return {
             "gpu": self.gpu.id, "gpu_count": self.gpu_count, "tp": self.tp, "pp": self.pp, "dp": self.question.extras.dp, "fits": self.fits,
-            "memory_frac": self.memory_frac,
+            "memory_frac": self.memory_frac, "label_gb": self.label_gb,
             "bytes_per_gpu": whole(need.total_bytes), "usable_bytes_per_gpu": whole(self.answer.usable_bytes_per_gpu),
             "used_frac": self.used_frac, "verdict": self.verdict, "max_sequences": self.answer.max_sequences,
             "max_context_tok": self.max_context_tok, "reason": self.reason,

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.catalog import Catalog
 from planner.formatting import count, gb, number, percent, plural
-from planner.physics import device
+from planner.physics import device, memory
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
@@ -16,6 +16,7 @@ from planner.schema.hardware import Gpu, Node
 from planner.sizing import Placement, place, term_name
 from planner.sizing_levers import kv_needs_fp4
 from planner.sizing_question import Question
+from planner.sizing_replicas import replicas
 from planner.units import BYTES_PER_GB
 
 RUNGS = ("laptop", "workstation", "node", "cluster")
@@ -23,6 +24,10 @@ MAX_CLUSTER_NODES = 8
 HIGH_FILL_FRAC = 0.95
 SLOWER_THAN_HBM_GB_PER_S = 1500.0
 """The slowest HBM card of the shipped data is faster than this: unified memory below it is named as slower."""
+
+
+RECIPE_FACTOR = 1.2
+"""Memory over weights that the recipes of vLLM declare (`vram_minimum_gb`, github:vllm-project/recipes pulls 688 and 744)."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class SizeWarning:
 def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement], named: bool) -> list[SizeWarning]:
     """Return the warnings that this question and its placements earn; `named` says that the user chose the accelerator."""
     q = question
-    found = [*_of_file(q), *_of_weights(q, need), *_of_load(q, places)]
+    found = [*_of_file(q), *_of_weights(q, need), *_of_kept_16_bit(q, places), *_of_load(q, places)]
     shown = [p for p in places if named or p.fits]
     unified = [p for p in shown if p.gpu.memory_kind == "unified"]
     if unified:
@@ -81,6 +86,8 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
             f"nobody published what {label[0].name} shows as memory: "
             f"{number(label[0].memory_label_gb)} GB of the label are taken as 10^9 bytes each",
         ))
+    if named:
+        found += _of_one_gpu(q, places[0])
     if named and kv_needs_fp4(q.kv) and "fp4" not in places[0].gpu.dense_tflop_per_s:
         found.append(SizeWarning(
             "kv_format_needs_fp4", f"{places[0].gpu.name} has no 4-bit floating point: no engine is known to keep {q.kv.id} there"
@@ -94,6 +101,43 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
                 "and an engine without a dequantising kernel needs them in 16 bit",
             ))
     return found
+
+
+def _of_one_gpu(q: Question, p: Placement) -> list[SizeWarning]:
+    """What the accelerator that is named earns: padding by its kernel, replicas instead, a rule of thumb that says otherwise."""
+    found = []
+    padding = memory.padding_bytes(q.footprint, p.gpu, p.tp, p.pp)
+    if q.overhead_bytes is None and padding > 0.01 * p.answer.terms.weights_bytes:
+        held = p.answer.terms.weights_bytes + padding
+        found.append(SizeWarning(
+            "experts_are_padded",
+            f"{q.engine.name} pads the {q.weights.id} experts of {q.llm.name} to whole tiles of its kernel: {gb(padding)} more on each "
+            f"{p.gpu.name}, {gb(held)} with the weights; counted under overhead",
+        ))
+    many = replicas(q, p.gpu, p.gpu_count)
+    if many is not None:
+        found.append(SizeWarning(
+            "replicas_instead", f"{p.gpu_count} GPUs do not divide {q.llm.name} by tensor, but make {many}"
+        ))
+    least, label = recipe_min_gb(q), p.label_gb
+    if (label >= least) != (p.verdict == "fits") and q.weights_bytes is not None:
+        enough = "just " if label == least else ""
+        says = f"{enough}enough" if label >= least else "not enough"
+        found.append(SizeWarning(
+            "rule_of_thumb_differs",
+            f"recipes ask for 1.2 x the weights: {gb(least * BYTES_PER_GB)}; {p.gpu_count} x {number(p.gpu.memory_label_gb)} GB on the "
+            f"label are {gb(label * BYTES_PER_GB)}, {says} by that rule, and here it is '{p.verdict}': the label is not what the "
+            "device shows, and the rule knows no margin, temporary tensors or split",
+        ))
+    return found
+
+
+def recipe_min_gb(q: Question) -> float:
+    """Return what published recipes of vLLM declare as the least memory in GB: 1.2 × the weights.
+
+    2,820 GB ask for 3,384 GB, which are 24 x 141 (vllm-project/recipes#688).
+    """
+    return round(RECIPE_FACTOR * q.footprint.weights_bytes / BYTES_PER_GB, 6)
 
 
 def _gpu_bytes(gpu: Gpu) -> float:
@@ -148,6 +192,33 @@ def _of_weights(q: Question, need: MemoryTerms) -> list[SizeWarning]:
             f"{q.weights.id} keeps {number(body_bits)} bits a weight{note}: evaluate it on your own task before it replaces a larger card",
         ))
     return found
+
+
+def _of_kept_16_bit(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:
+    """A format that leaves more than half of the weights in 16 bit, with formats of as many bits that do not."""
+    fp, params = q.footprint, q.llm.params
+    sizes = {name: 8 * fp.weights_bytes_by_component[name] / n for name, n in params.by_component.items() if n}
+    few = min((bits for bits in q.weights.bits_per_weight.values()), default=DEFAULT_BITS_PER_WEIGHT)
+    kept = sum(params.by_component[name] for name, bits in sizes.items() if bits >= DEFAULT_BITS_PER_WEIGHT)
+    if few >= DEFAULT_BITS_PER_WEIGHT or q.weights.is_gguf or kept <= params.total_count / 2:
+        return []
+    only = [name for name, bits in q.weights.bits_per_weight.items() if bits < DEFAULT_BITS_PER_WEIGHT]
+    has_none = not any(params.by_component.get(name) for name in only)
+    why = f"it stores {', '.join(only)} in {number(few)} bits" + (" and the model has none" if has_none else "")
+    others = [] if places[0].choices is None else [
+        form.id for form in places[0].choices.catalog.weight_formats.values()
+        if form.is_proposed and q.engine.engine in form.runs_on and form.id != q.weights.id
+        and max(form.bits_per_weight.get(name, DEFAULT_BITS_PER_WEIGHT) for name in ("attention", "mlp")) <= few + 0.5
+        and form.bits_per_weight.get("mlp", 0.0) >= 4
+    ]
+    others.sort(key=lambda name: not ("fp4" in name and "fp4" in places[0].gpu.dense_tflop_per_s))
+    here = f"; {q.engine.name} runs {', '.join(others[:4])}" if others else ""
+    elsewhere = "" if q.engine.engine == "llama_cpp" or few > 5 else "; llama.cpp q4_k_m"
+    return [SizeWarning(
+        "most_weights_stay_in_16_bit",
+        f"{q.weights.id} leaves {percent(kept / params.total_count, 0)} of the weights of {q.llm.name} in 16 bit, "
+        f"{gb(fp.weights_bytes)} in all: {why}. Of about as few bits in every layer{here}{elsewhere}",
+    )]
 
 
 def _of_load(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:

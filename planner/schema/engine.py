@@ -36,6 +36,17 @@ class ContextDefault(Frozen):
     context_tok: PositiveCount
 
 
+class ExpertPadding(Frozen):
+    """How an engine's kernel lengthens the matrices of routed experts: both sides to whole multiples, the width by rank."""
+
+    weights: tuple[Id, ...]
+    """Weight formats whose kernel does so."""
+    families: tuple[Id, ...] = ()
+    """GPU families it is the rule on; empty: all that no other rule names."""
+    hidden_multiple_count: PositiveCount
+    width_multiple_count: PositiveCount
+
+
 class ReserveRule(Frozen):
     """What an engine keeps free beside weights and KV pool; its default memory fraction is 1 − reserved ÷ device memory.
 
@@ -108,6 +119,8 @@ class EngineProfile(Sourced):
     default_slot_count: PositiveCount | None = None
     """Slots (sessions at once) that the engine opens by default, where it reserves the whole context of each."""
     activation: ActivationModel
+    expert_padding: tuple[ExpertPadding, ...] = ()
+    """Padding of routed experts in memory, beyond the bytes of the file."""
     mla_expands_kv: bool = False
     """The engine caches full keys and values of every head where the model has a latent."""
     chunked_keeps_all: bool = False
