@@ -7,15 +7,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.schema.base import Frozen, Id, Positive, Text
+from planner.schema.base import Frozen, Id, Positive, Source, Text
 from planner.schema.hardware import Gpu
 from planner.schema.llm import KvFormat, Llm, WeightFormat
 
-Quantity = Literal["decode", "prefill", "whole_request", "tpot", "ttft", "throughput"]
-"""decode and prefill: rates of one phase; whole_request: rate over prompt and answer; throughput: rate of a loaded server."""
+Quantity = Literal["decode", "prefill", "whole_request", "tpot", "ttft", "e2e", "throughput"]
+"""decode and prefill: rates of one phase; whole_request: rate over prompt and answer; e2e: time of a whole request; throughput: rate
+of a loaded server."""
 Statistic = Literal["mean", "p50", "p99", "unstated"]
-LoadKind = Literal["steady", "burst", "full"]
-"""steady: so many clients at any time; burst: so many requests at once, then none; full: as many as the engine admits."""
+LoadKind = Literal["steady", "burst", "full", "rate", "limits"]
+"""steady: so many clients at any time; burst: so many requests at once, then none; full: as many as the engine admits;
+rate: so many requests a second, whatever the server does; limits: the highest rate that keeps limits on TTFT and TPOT (p99)."""
 
 
 class Metric(Frozen):
@@ -38,11 +40,16 @@ class ModelName(Frozen):
 
 
 class Dataset(Frozen):
-    """Mean lengths of a benchmark's own requests, where its rows leave them out."""
+    """Lengths of a benchmark's own requests, for what its rows leave out."""
 
+    of_source: Text
+    """What the source of its rows starts with."""
     input_tok: Positive
-    output_tok: Positive
-    source: Text
+    """Mean prompt."""
+    input_p99_tok: Positive | None = None
+    output_tok: Positive | None = None
+    """Mean answer, where the rows do not state it."""
+    source: Source
 
 
 class MeasuredNames(Frozen):
@@ -60,6 +67,7 @@ class MeasuredNames(Frozen):
     native_fp8: tuple[Id, ...] = ()
     """Models published in FP8: a row's "BF16 (native checkpoint)" means that."""
     datasets: dict[Text, Dataset] = Field(default_factory=dict)
+    """By the name that its rows give the model."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,50 @@ class MeasuredRow:
     unit: str
     note: str
     line: int
+    request_count: int | None = None
+    """Requests that the test sent."""
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Where a benchmark ran: what its own file does not say, in ids of the catalog; None and "" where nobody said."""
+
+    llm: str | None = None
+    gpu: str | None = None
+    gpu_count: int = 1
+    engine: str | None = None
+    engine_version: str = ""
+    weights: str | None = None
+    kv_cache: str | None = None
+    tp: int | None = None
+    pp: int | None = None
+    input_tok: float | None = None
+    output_tok: float | None = None
+    concurrency: int | None = None
+
+
+@dataclass(frozen=True)
+class BenchTest:
+    """One load test as a benchmark tool's own JSON tells it; None and "" where the file is silent."""
+
+    file: str
+    place: str
+    """Where in the file, e.g. `benchmarks[3]`."""
+    tool: str
+    model: str
+    input_tok: float | None
+    output_tok: float | None
+    load: str
+    """As in a CSV: a number of clients, `all 100 requests at once`, `2.5 requests/s (cv 1)`."""
+    values: tuple[tuple[str, float, str], ...]
+    """(metric, value, unit) under the names that CSV files use."""
+    request_count: int | None = None
+    failed_count: int = 0
+    total_tok_per_request: float | None = None
+    """Prompt and answer together, where a tool counts nothing finer."""
+    batch_s: float | None = None
+    """Time of a whole batch, where that is all that was measured."""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,9 +160,16 @@ class MeasuredRun:
     output_tok: float
     load_kind: LoadKind
     load_count: float
-    """Clients (steady), requests (burst) or 0 (full)."""
+    """Clients (steady), requests (burst), requests a second of the whole deployment (rate), or 0 (full, limits)."""
     length_low_frac: float | None = None
     """Lengths are drawn evenly between this share of the longest and the longest; None where all are alike or nobody said."""
+    input_p99_tok: float | None = None
+    """99th percentile of the prompts; None where all are alike or nobody said."""
+    arrival_cv: float = 1.0
+    """Of the times between arrivals, where requests come at a rate."""
+    ttft_limit_s: float | None = None
+    tpot_limit_s: float | None = None
+    """What p99 had to keep, where the load is the highest rate that does."""
 
     @property
     def value(self) -> float:
