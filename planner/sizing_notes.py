@@ -22,6 +22,7 @@ from planner.units import BYTES_PER_GB
 RUNGS = ("laptop", "workstation", "node", "cluster")
 MAX_CLUSTER_NODES = 8
 HIGH_FILL_FRAC = 0.95
+DRAFT_WORDS_APART = 128
 SLOWER_THAN_HBM_GB_PER_S = 1500.0
 """The slowest HBM card of the shipped data is faster than this: unified memory below it is named as slower."""
 
@@ -41,7 +42,7 @@ class SizeWarning:
 def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement], named: bool) -> list[SizeWarning]:
     """Return the warnings that this question and its placements earn; `named` says that the user chose the accelerator."""
     q = question
-    found = [*_of_file(q), *_of_weights(q, need), *_of_kept_16_bit(q, places), *_of_load(q, places)]
+    found = [*_of_file(q), *_of_weights(q, need), *_of_kept_16_bit(q, places), *_of_draft(q), *_of_load(q, places)]
     shown = [p for p in places if named or p.fits]
     unified = [p for p in shown if p.gpu.memory_kind == "unified"]
     if unified:
@@ -219,6 +220,31 @@ def _of_kept_16_bit(q: Question, places: Sequence[Placement]) -> list[SizeWarnin
         f"{q.weights.id} leaves {percent(kept / params.total_count, 0)} of the weights of {q.llm.name} in 16 bit, "
         f"{gb(fp.weights_bytes)} in all: {why}. Of about as few bits in every layer{here}{elsewhere}",
     )]
+
+
+def _of_draft(q: Question) -> list[SizeWarning]:
+    """What a draft model earns that cannot help its target.
+
+    vLLM refuses one with another vocabulary size (config/speculative.py); llama.cpp allows a difference of 128 words
+    (`SPEC_VOCAB_MAX_SIZE_DIFFERENCE`, common/speculative.cpp).
+    """
+    if q.extras.draft is None:
+        return []
+    draft, found = q.extras.draft[0], []
+    own, guessing = q.llm.params.active_count, draft.params.active_count
+    if guessing >= own:
+        found.append(SizeWarning(
+            "draft_is_no_smaller",
+            f"{draft.name} passes {number(guessing / 1e9, 2)}B parameters for each token it guesses, {q.llm.name} itself "
+            f"{number(own / 1e9, 2)}B: take a smaller draft model",
+        ))
+    if abs(draft.vocab_size - q.llm.vocab_size) > (DRAFT_WORDS_APART if q.engine.engine == "llama_cpp" else 0):
+        found.append(SizeWarning(
+            "draft_has_another_vocabulary",
+            f"{draft.name} knows {count(draft.vocab_size)} words, {q.llm.name} {count(q.llm.vocab_size)}: engines take a draft's words "
+            "by their number and refuse another vocabulary; take a draft model of the same family",
+        ))
+    return found
 
 
 def _of_load(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:

@@ -73,7 +73,8 @@ def ask(
     """Resolve ids, files and names of the Hub to a `Question`. Every unknown id, and every format that the engine does not run, is
     told at once.
 
-    Without `weights`: the format that the model's file states. Without `engine`: llama.cpp for GGUF weights, else vLLM. `assume`
+    Without `weights`: the format that the model's file states. Without `engine`: llama.cpp for GGUF weights (the profile that
+    keeps the latent where the file is laid out for it), else vLLM. `assume`
     reads an unknown architecture as a plain decoder.
     """
     faults: list[Fault] = []
@@ -89,7 +90,7 @@ def ask(
     elif file is not None and weights == file.weights.id:
         weight_format = file.weights
     kv_format = found(catalog.kv_format, kv_cache)
-    name = engine or ("llama_cpp" if weight_format is not None and weight_format.is_gguf else "vllm")
+    name = engine or _default_engine(weight_format, file)
     profile = found(catalog.engine, name)
     for form, place, known in (
         (weight_format, "weights", catalog.weight_formats.values()), (kv_format, "kv_cache", catalog.kv_formats.values()),
@@ -106,6 +107,8 @@ def ask(
     if extras.loads_in is not None and not made_there:
         what = f"'{weight_format.id}' is not made on the GPUs while loading"
         faults.append(Fault("", None, "--quantize-at-load", what, "leave it out"))
+    if extras.experts_are_whole and model is not None and not any(group.kind == "moe" for group in model.mlp):
+        faults.append(Fault("", None, "--ep", f"{model.id} has no experts to divide", "leave it out: --tp divides every layer"))
     if extras.image_count and not extras.image_tok and model is not None:
         if model.image_tok is None:
             faults.append(Fault("", None, "--images", f"how many tokens an image of {model.id} takes is not known", "add --image-tok"))
@@ -117,3 +120,9 @@ def ask(
         model, weight_format, kv_format, profile, context_tok, concurrency, memory_frac, margin_frac, weights_bytes, overhead_bytes,
         extras, file,
     )
+
+
+def _default_engine(weights: WeightFormat | None, file: Checkpoint | None) -> str:
+    if weights is None or not weights.is_gguf:
+        return "vllm"
+    return "llama_cpp_latent" if file is not None and file.keeps_latent else "llama_cpp"

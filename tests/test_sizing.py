@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from planner.catalog import Catalog, load_catalog
 from planner.errors import InputError
+from planner.physics.extras import Extras
 from planner.sizing import Placement, everywhere, lever_json, place, placements, sum_line, undivided
 from planner.sizing_answer import answer
 from planner.sizing_levers import Choices
@@ -347,3 +348,32 @@ def test_a_format_that_may_spare_recurrent_layers_is_told(llm: str, weights: str
     """INT4 files of one maker quantise recurrent layers, others do not: the answer counts the smaller and says what the larger adds."""
     found = answer(catalog(), question(llm, weights, kv="fp16"), "h100_sxm_80gb").warnings
     assert ("recurrent_layers_may_stay_in_16_bit" in {w.name for w in found}) is is_told
+
+
+def draft_warnings(llm: str, draft: str, weights: str = "bf16", engine: str = "vllm") -> set[str]:
+    extras = Extras(draft=(catalog().llm(draft), catalog().weight_format("bf16")))
+    return {name for name in warned(question(llm, weights, concurrency=1, engine=engine, extras=extras)) if name.startswith("draft_")}
+
+
+def test_a_draft_model_that_cannot_help_is_named() -> None:
+    """A 1B of the same family helps a 70B; the other way round it costs; another family's words have other numbers."""
+    assert draft_warnings("llama_3.3_70b_instruct", "llama_3.2_1b") == set()
+    assert draft_warnings("llama_3.2_1b", "llama_3.3_70b_instruct") == {"draft_is_no_smaller"}
+    assert draft_warnings("llama_3.1_8b", "llama_3.1_8b") == {"draft_is_no_smaller"}
+    assert draft_warnings("llama_3.3_70b_instruct", "llama_2_7b") == {"draft_has_another_vocabulary"}
+
+
+@pytest.mark.parametrize(("engine", "apart", "is_told"), [("vllm", 128, True), ("llama_cpp", 128, False), ("llama_cpp", 129, True)])
+def test_llama_cpp_takes_a_draft_of_128_words_more(engine: str, apart: int, is_told: bool) -> None:
+    """Qwen2.5 pads 151,936 words to 152,064 from 7B on: vLLM refuses the pair, llama.cpp takes it."""
+    llm, small = catalog().llm("llama_3.3_70b_instruct"), catalog().llm("llama_3.2_1b")
+    draft = small.model_copy(update={"vocab_size": llm.vocab_size - apart})
+    weights = "q4_k_m" if engine == "llama_cpp" else "fp8"
+    q = question(llm.id, weights, engine=engine, extras=Extras(draft=(draft, catalog().weight_format("bf16"))))
+    assert ("draft_has_another_vocabulary" in warned(q)) is is_told
+
+
+def test_experts_of_a_dense_model_cannot_be_divided() -> None:
+    with pytest.raises(InputError, match=r"--ep: llama_3.3_70b_instruct has no experts to divide; leave it out"):
+        question(extras=Extras(experts_are_whole=True))
+    assert question("qwen3_30b_a3b", "fp8", extras=Extras(experts_are_whole=True)).extras.experts_are_whole

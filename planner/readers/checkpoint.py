@@ -35,6 +35,8 @@ class Checkpoint:
     """Only the sum of the bytes is the file's own; its split by component follows the shape."""
     weights_are_stated: bool = True
     """The file says what format its weights are in; false where that was taken to be 16 bit for want of a word."""
+    keeps_latent: bool = False
+    """A GGUF file whose K and V up-projections stand apart: llama.cpp caches its latent alone."""
 
     @property
     def tensor_bytes_are_exact(self) -> bool:
@@ -72,8 +74,8 @@ def read_checkpoint(
     if path.name.endswith(".gguf"):
         from planner.readers.gguf_file import read_gguf
 
-        llm, own, sums, notes = read_gguf(path, assume)
-        return Checkpoint(llm, own, sums.bytes_by_component, path, notes)
+        llm, own, sums, shape = read_gguf(path, assume)
+        return Checkpoint(llm, own, sums.bytes_by_component, path, shape.notes, keeps_latent=shape.keeps_latent)
     if path.name.endswith((INDEX_END, ".safetensors")):
         return _tensors(path, _beside(path), formats, assume, weights)
     return _config(path, formats, assume, weights)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from planner.errors import Fault, InputError
 from planner.readers.config_json import slug
 from planner.readers.gguf_header import PART, Header, read_header
-from planner.readers.gguf_shape import shape_of
+from planner.readers.gguf_shape import GgufShape, shape_of
 from planner.readers.gguf_tensors import TensorBytes, tensor_bytes, type_sizes
 from planner.schema.llm import Llm, WeightFormat
 
@@ -32,8 +32,8 @@ def file_types() -> dict[int, str]:
     return found
 
 
-def read_gguf(path: Path, assume: bool = False) -> tuple[Llm, WeightFormat, TensorBytes, tuple[str, ...]]:
-    """Return a file's shape, its weight format, its tensors' bytes, and notes.
+def read_gguf(path: Path, assume: bool = False) -> tuple[Llm, WeightFormat, TensorBytes, GgufShape]:
+    """Return a file's model, its weight format, its tensors' bytes, and the shape as read, with notes.
 
     Raises `InputError` naming the file, the place and the cure; see `read_header`, `tensor_bytes` and `shape_of`.
     """
@@ -57,7 +57,7 @@ def read_gguf(path: Path, assume: bool = False) -> tuple[Llm, WeightFormat, Tens
     except ValidationError as error:
         faults = [Fault(file, None, ".".join(map(str, e["loc"])), e["msg"], "convert the model again") for e in error.errors()]
         raise InputError(faults) from error
-    return llm, weights, sums, shape.notes
+    return llm, weights, sums, shape
 
 
 def _format(header: Header, sums: TensorBytes, path: Path, changed_on: date) -> WeightFormat:

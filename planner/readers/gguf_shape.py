@@ -14,7 +14,8 @@ from planner.errors import Fault, InputError
 from planner.formatting import gb
 from planner.readers.config_json import slug
 from planner.readers.gguf_header import Header, Skipped, Tensor
-from planner.readers.gguf_tensors import TensorBytes, is_recurrent, layers_of, prediction_from
+from planner.readers.gguf_keys import Keys
+from planner.readers.gguf_tensors import EXPERT, KDA, TensorBytes, is_recurrent, layers_of, prediction_from
 from planner.schema.llm import AttentionGroup, MlpGroup
 
 WINDOWS: dict[str, tuple[int, int]] = {
@@ -31,6 +32,8 @@ KNOWN = frozenset({
     "hunyuan-moe", "minimax-m2", "seed_oss", "arcee", "deci", "orion", "qwen", "xverse", "dbrx", "arctic", "grok",
 })
 ENCODERS = frozenset({"bert", "nomic-bert", "jina-bert-v2"})
+OWN_CACHES = {"gemma3n": 20}
+"""Architecture → how many layers, from the first, keep a cache of their own where no key says so; the rest read those."""
 STATE_BYTES_PER_VALUE = 4
 """llama.cpp keeps recurrent and convolution states in FP32."""
 MOST_LAYERS = 10_000
@@ -43,42 +46,8 @@ class GgufShape:
     arch: str
     fields: Mapping[str, Any]
     notes: tuple[str, ...]
-
-
-class _Keys:
-    """Metadata of the architecture, with the faults of the keys that are needed."""
-
-    def __init__(self, file: str, arch: str, metadata: Mapping[str, Any]) -> None:
-        self.file, self.arch, self.metadata = file, arch, metadata
-        self.faults: list[Fault] = []
-
-    def raw(self, name: str) -> Any:
-        return self.metadata.get(f"{self.arch}.{name}")
-
-    def number(self, name: str, fallback: int | None = None) -> int:
-        """Return a whole number above 0; the fallback where there is none, a fault where there is no fallback either."""
-        value = self.raw(name)
-        if isinstance(value, list) and value:
-            value = max(v for v in value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 10**9:
-            return value
-        if fallback is None:
-            what = "missing" if value is None else f"{str(value)[:40]!r} is no count"
-            self.faults.append(Fault(self.file, None, f"{self.arch}.{name}", what, "convert the model again"))
-            return 1
-        return fallback
-
-    def by_layer(self, name: str, layer_count: int, fallback: int) -> list[int]:
-        """Return a figure of each layer: a list of the file's, or one number for all."""
-        value = self.raw(name)
-        if isinstance(value, list) and all(isinstance(v, int) and 0 <= v <= 10**6 for v in value):
-            if len(value) >= layer_count:
-                return [int(v) for v in value[:layer_count]]
-            what = f"{len(value)} values for {layer_count} layers"
-            self.faults.append(Fault(self.file, None, f"{self.arch}.{name}", what, "convert the model again"))
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**6:
-            return [value] * layer_count
-        return [fallback] * layer_count
+    keeps_latent: bool = False
+    """K and V up-projections stand apart, so that llama.cpp caches the latent alone."""
 
 
 def shape_of(header: Header, sums: TensorBytes, file: str, assume: bool = False) -> GgufShape:
@@ -98,7 +67,7 @@ def shape_of(header: Header, sums: TensorBytes, file: str, assume: bool = False)
             cure = "add --assume to read it layer by layer as its tensors stand, or write its shape as a file in workloads/models"
             raise InputError([Fault(file, None, "general.architecture", f"architecture {arch!r} is not known", cure)])
         notes.append(f"Assumed: architecture {arch} is not known; layers are read as their tensors stand, without windows.")
-    keys = _Keys(file, arch, header.metadata)
+    keys = Keys(file, arch, header.metadata)
     stated = min(keys.number("block_count"), MOST_LAYERS + 1)
     by_layer = layers_of(header.tensors)
     first_prediction = prediction_from(header)
@@ -117,18 +86,22 @@ def shape_of(header: Header, sums: TensorBytes, file: str, assume: bool = False)
         keys.number("attention.head_count")
     if keys.faults:
         raise InputError(keys.faults)
+    is_bidirectional = keys.raw("attention.causal") is False
+    if is_bidirectional and arch not in ENCODERS:
+        notes.append("Every token sees every other (attention.causal is false): llama.cpp keeps no cache of it.")
     attention = _attention(keys, by_layer, n, hidden, notes)
     mlp = _mlp(keys, by_layer, n)
     if keys.faults:
         raise InputError(keys.faults)
     fields = {
         "family": slug(arch), "max_context_tok": context, "vocab_size": _vocabulary(header, keys), "hidden_size": hidden,
-        "layer_count": n, "attention": attention, "mlp": mlp, "params": _parameters(sums, mlp), "is_encoder": arch in ENCODERS,
+        "layer_count": n, "attention": attention, "mlp": mlp, "params": _parameters(sums, mlp),
+        "is_encoder": arch in ENCODERS or is_bidirectional,
     }
-    return GgufShape(arch, fields, tuple(notes))
+    return GgufShape(arch, fields, tuple(notes), _keeps_latent(keys, by_layer, n))
 
 
-def _vocabulary(header: Header, keys: _Keys) -> int:
+def _vocabulary(header: Header, keys: Keys) -> int:
     embedding = next((t for t in header.tensors if t.name == "token_embd.weight"), None)
     if embedding is not None and len(embedding.dims) > 1:
         return embedding.dims[1]
@@ -148,7 +121,7 @@ def _parameters(sums: TensorBytes, mlp: list[MlpGroup]) -> dict[str, int]:
     return {"total_count": total, "active_count": active, **{f"{name}_count": count for name, count in p.items()}}
 
 
-def _windows(keys: _Keys, n: int, notes: list[str]) -> list[int]:
+def _windows(keys: Keys, n: int, notes: list[str]) -> list[int]:
     """Return the window of each layer in tokens, 0 where it sees everything."""
     window = keys.number("attention.sliding_window", 0)
     pattern = keys.raw("attention.sliding_window_pattern")
@@ -169,17 +142,18 @@ def _windows(keys: _Keys, n: int, notes: list[str]) -> list[int]:
 
 
 def _attention(
-    keys: _Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int, hidden: int, notes: list[str]
+    keys: Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int, hidden: int, notes: list[str]
 ) -> list[AttentionGroup]:
     heads = keys.by_layer("attention.head_count", n, 0)
     kv_heads = keys.by_layer("attention.head_count_kv", n, 0)
     windows = _windows(keys, n, notes)
     rank = keys.number("attention.kv_lora_rank", 0)
-    shared_from = n - keys.number("attention.shared_kv_layers", 0)
+    stated = keys.raw("attention.shared_kv_layers")
+    shared_from = n - keys.number("attention.shared_kv_layers", 0) if stated is not None else OWN_CACHES.get(keys.arch, n)
     if rank:
-        splits = any("attn_k_b.weight" in by_layer[i] for i in range(n))
         notes.append(
-            "The file keeps K and V up-projections apart: llama.cpp caches the latent (--engine llama_cpp_latent)." if splits
+            "The file keeps K and V up-projections apart: llama.cpp caches the latent, as profile llama_cpp_latent counts it."
+            if _keeps_latent(keys, by_layer, n)
             else "The file joins the K and V up-projections: llama.cpp caches full keys and values of every head."
         )
     made: list[dict[str, Any]] = []
@@ -188,7 +162,8 @@ def _attention(
         names, head = by_layer[i], heads[i] or 0
         has_state = any(name.startswith(("ssm_", "time_mix_")) for name in names)
         if has_state:
-            states.append(_state_bytes(keys, hidden))
+            is_kda = any(name.startswith(KDA) for name in names)
+            states.append(_kda_state_bytes(keys, head) if is_kda else _state_bytes(keys, hidden))
         if is_recurrent(names):
             made.append({"kind": "linear", "head_count": head, "state": states[-1]})
             continue
@@ -215,15 +190,30 @@ def _attention(
             group["window_tok"] = windows[i]
         if value != width:
             group["v_head_dim"] = value
-        rows = names["attn_k.weight"].dims[-1] if "attn_k.weight" in names else grouped * width
-        what = f"{head} heads do not divide by {grouped} KV heads in layer {i}" if head % grouped else ""
-        if not what and rows != grouped * width:
-            what = f"{grouped} KV heads of {width} in layer {i}, whose attn_k.weight has {rows} rows"
+        what = f"{head} heads do not divide by {grouped} KV heads in layer {i}" if head % grouped else _width_fault(names, i, head, group)
         if what:
             keys.faults.append(Fault(keys.file, None, f"{keys.arch}.attention.head_count_kv", what, "convert the model again"))
             raise InputError(keys.faults)
         made.append({**group, **({"cache_is_shared": True} if i >= shared_from else {}), **({"with": states[-1]} if has_state else {})})
     return _grouped(made)
+
+
+def _width_fault(names: Mapping[str, Tensor], layer: int, head_count: int, group: Mapping[str, Any]) -> str:
+    """Return how the matrices of keys and values contradict the keys of the file; nothing where they agree."""
+    count, width = group["kv_head_count"], group["head_dim"]
+    value = group.get("v_head_dim", width)
+    for name, shape, rows in (
+        ("attn_k.weight", f"{count} KV heads of {width}", count * width),
+        ("attn_v.weight", f"{count} KV heads whose values have {value}", count * value),
+        ("attn_qkv.weight", f"{head_count} heads and {count} KV heads of {width}", head_count * width + count * (width + value)),
+    ):
+        if name in names and names[name].dims[-1] != rows:
+            return f"{shape} in layer {layer}, whose {name} has {names[name].dims[-1]} rows"
+    return ""
+
+
+def _keeps_latent(keys: Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int) -> bool:
+    return keys.raw("attention.kv_lora_rank") is not None and any("attn_k_b.weight" in by_layer[i] for i in range(n))
 
 
 def _alike(made: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -248,7 +238,7 @@ def _grouped(made: list[dict[str, Any]]) -> list[AttentionGroup]:
     return groups
 
 
-def _state_bytes(keys: _Keys, hidden: int) -> int:
+def _state_bytes(keys: Keys, hidden: int) -> int:
     """Return one layer's recurrent and convolution state of one sequence (bytes), as llama.cpp allots them."""
     inner = keys.number("ssm.inner_size", 0)
     if not inner:
@@ -259,17 +249,36 @@ def _state_bytes(keys: _Keys, hidden: int) -> int:
     return STATE_BYTES_PER_VALUE * ((convolution - 1) * (inner + grouped) + state * inner)
 
 
-def _mlp(keys: _Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int) -> list[MlpGroup]:
+def _kda_state_bytes(keys: Keys, head_count: int) -> int:
+    """Return one Kimi delta attention layer's state of one sequence (bytes): a matrix a head, and the convolutions of q, k and v.
+
+    24 layers of 32 heads of 128 with a kernel of 3: 24 x (24,576 + 524,288) x 4 B = 50.25 MiB, as llama.cpp b6.x logs.
+    """
+    width, convolution = keys.number("kda.head_dim"), keys.number("ssm.conv_kernel", 1)
+    return STATE_BYTES_PER_VALUE * head_count * (3 * (convolution - 1) * width + width * width)
+
+
+def _experts(names: Mapping[str, Tensor]) -> tuple[int, int] | None:
+    """Return the width of an expert and how many a layer holds, joined in one tensor or each in its own; None where it has none."""
+    joined, first = names.get("ffn_down_exps.weight"), names.get("ffn_down.0.weight")
+    if joined is not None and len(joined.dims) == 3:
+        return joined.dims[0], joined.dims[2]
+    if first is None:
+        return None
+    return first.dims[0], sum(match is not None and match[1] == "down" for match in map(EXPERT.fullmatch, names))
+
+
+def _mlp(keys: Keys, by_layer: Mapping[int, Mapping[str, Tensor]], n: int) -> list[MlpGroup]:
     made: list[dict[str, Any]] = []
-    mixes = any("ffn_down_exps.weight" in by_layer[i] for i in range(n))
+    mixes = any(_experts(by_layer[i]) is not None for i in range(n))
     used = keys.number("expert_used_count") if mixes else 0
     for i in range(n):
         names = by_layer[i]
-        down, experts = names.get("ffn_down.weight"), names.get("ffn_down_exps.weight")
+        down, experts = names.get("ffn_down.weight"), _experts(names)
         group: dict[str, Any] = {}
-        if experts is not None and len(experts.dims) == 3:
-            width, expert_count = experts.dims[0], experts.dims[2]
-            gated = any(name in names for name in ("ffn_gate_exps.weight", "ffn_gate_up_exps.weight"))
+        if experts is not None:
+            width, expert_count = experts
+            gated = any(name in names for name in ("ffn_gate_exps.weight", "ffn_gate_up_exps.weight", "ffn_gate.0.weight"))
             group = {
                 "kind": "moe", "expert_count": expert_count, "top_k": min(max(used, 1), expert_count), "expert_intermediate_size": width,
                 "is_gated": gated,

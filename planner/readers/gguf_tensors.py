@@ -14,6 +14,10 @@ from planner.readers.gguf_header import Header, Tensor
 from planner.schema.llm import Component
 
 LAYER = re.compile(r"(?:blk|enc\.blk|dec\.blk)\.([0-9]{1,6})\.(.+)")
+EXPERT = re.compile(r"ffn_(gate|up|down)\.([0-9]{1,5})\.weight")
+"""A matrix of one expert, as files made before March 2024 hold them; later ones join all experts in one tensor (`ffn_up_exps`)."""
+KDA = "ssm_conv1d_q"
+"""Only layers of Kimi delta attention hold it: their queries, keys and values feed a state, and no cache."""
 VISION = ("v.", "mm.", "a.", "resampler.")
 
 
@@ -54,9 +58,11 @@ def layers_of(tensors: Iterable[Tensor]) -> dict[int, dict[str, Tensor]]:
 
 
 def is_recurrent(names: Iterable[str]) -> bool:
-    """Say whether a layer mixes tokens by a recurrent state alone: it has a state's tensors and no keys of its own."""
+    """Say whether a layer mixes tokens by a recurrent state alone: it has a state's tensors and no keys that a cache holds."""
     names = set(names)
     has_state = any(name.startswith(("ssm_", "time_mix_")) for name in names)
+    if any(name.startswith(KDA) for name in names):
+        return True
     return has_state and not any(name.startswith(("attn_k", "attn_kv")) for name in names)
 
 
@@ -80,7 +86,7 @@ def component_of(name: str, recurrent: bool) -> Component:
         return "norm"
     if short.startswith("attn_"):
         return "recurrent" if recurrent else "attention"
-    if "_exps" in short:
+    if "_exps" in short or EXPERT.fullmatch(short):
         return "experts"
     if short.startswith(("ffn_gate_inp", "exp_probs_b")):
         return "router"

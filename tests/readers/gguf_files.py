@@ -22,6 +22,8 @@ def write_gguf(path: Path, arch: str, keys: Mapping[str, Any], tensors: Tensors,
             writer.add_array(key, value)
         elif isinstance(value, str):
             writer.add_string(key, value)
+        elif isinstance(value, bool):
+            writer.add_bool(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)
         else:

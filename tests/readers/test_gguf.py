@@ -19,6 +19,7 @@ from planner.cli.main import main
 from planner.errors import InputError
 from planner.physics import memory
 from planner.readers.checkpoint import Checkpoint, read_checkpoint
+from planner.sizing_question import ask
 
 from .gguf_files import Shapes, dense_layer, llama, write_gguf
 
@@ -208,7 +209,10 @@ def test_a_latent_and_how_llama_cpp_keeps_it(tmp_path: Path, splits: bool) -> No
     found = read(write_gguf(tmp_path / "mla.gguf", "deepseek2", keys, tensors))
     assert cache_of(found, engine="llama_cpp_latent").kv_bytes_per_tok == 96
     assert cache_of(found).kv_bytes_per_tok == 4 * (48 + 32) * 2
-    assert ("llama_cpp_latent" in found.notes[0]) is splits
+    assert ("llama_cpp_latent" in found.notes[0]) is splits is found.keeps_latent
+    asked = ask(catalog(), str(found.path), None, "fp16", 1024, 1)
+    assert asked.engine.id == ("llama_cpp_latent" if splits else "llama_cpp")
+    assert ask(catalog(), str(found.path), None, "fp16", 1024, 1, "llama_cpp").engine.id == "llama_cpp"
     assert found.llm.params.head_count == 0
 
 

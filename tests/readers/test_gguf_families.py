@@ -242,3 +242,94 @@ def test_layers_all_unlike_and_absurd_numbers_cost_no_time(tmp_path: Path) -> No
     began = time.perf_counter()
     found = read(path)
     assert time.perf_counter() - began < 5 and len(found.llm.mlp) == n
+
+
+def test_experts_in_tensors_of_their_own_are_experts(tmp_path: Path) -> None:
+    """Mixtral as converted before March 2024: `ffn_down.3.weight`. 4 experts of 3 matrices of 256 x 128, of which 2 work."""
+    b = "blk.0."
+    layer = {k: v for k, v in dense_layer(0, 256, 256, 64, 512, "F16").items() if "ffn_" not in k or "norm" in k}
+    layer[b + "ffn_gate_inp.weight"] = ((256, 4), "F32")
+    for expert in range(4):
+        layer |= {
+            f"{b}ffn_gate.{expert}.weight": ((256, 128), "F16"), f"{b}ffn_up.{expert}.weight": ((256, 128), "F16"),
+            f"{b}ffn_down.{expert}.weight": ((128, 256), "F16"),
+        }
+    keys = {"block_count": 2, **KEYS, "expert_count": 4, "expert_used_count": 2}
+    found = read(write_gguf(tmp_path / "m.gguf", "llama", keys, stack(2, layer)))
+    (moe,) = found.llm.mlp
+    assert (moe.kind, moe.expert_count, moe.top_k, moe.expert_intermediate_size, moe.is_gated) == ("moe", 4, 2, 128, True)
+    assert found.llm.params.experts_count == 2 * 4 * 3 * 256 * 128 and found.llm.params.mlp_count == 0
+    assert found.llm.params.active_count < found.llm.params.total_count - 2 * 2 * 3 * 256 * 128 + 1
+
+
+@pytest.mark.parametrize(
+    ("wide", "told"),
+    [
+        ({"blk.0.attn_v.weight": ((256, 128), "F16")}, r"1 KV heads whose values have 64 in layer 0, whose attn_v\.weight has 128 rows"),
+        ({"blk.0.attn_qkv.weight": ((256, 300), "F16")}, r"4 heads and 1 KV heads of 64 in layer 0, whose attn_qkv\.weight has 300 rows"),
+    ],
+)
+def test_widths_of_values_and_of_the_joined_matrix_are_those_of_the_keys(tmp_path: Path, wide: Shapes, told: str) -> None:
+    """Keys that promise a cache of another width than the matrices write would make it wrong unseen: the joined one has 384 rows."""
+    layer = dense_layer(0, 256, 256, 64, 512, "F16")
+    if "blk.0.attn_qkv.weight" in wide:
+        layer = {k: v for k, v in layer.items() if not k.startswith(("blk.0.attn_q", "blk.0.attn_k", "blk.0.attn_v"))}
+    with pytest.raises(InputError, match=told):
+        read(write_gguf(tmp_path / "m.gguf", "llama", {"block_count": 1, **KEYS}, stack(1, layer | wide)))
+    right = {name: (((256, 384) if "qkv" in name else (256, 64)), "F16") for name in wide}
+    found = read(write_gguf(tmp_path / "r.gguf", "llama", {"block_count": 1, **KEYS}, stack(1, layer | right)))
+    assert footprint(found).kv_bytes_per_tok == 256
+
+
+@pytest.mark.parametrize(("causal", "kv"), [(True, 256), (False, 0), (None, 256)])
+def test_a_model_that_sees_both_ways_keeps_no_cache(tmp_path: Path, causal: bool | None, kv: int) -> None:
+    """Embedding and diffusion models state `attention.causal` false: llama.cpp makes no cache for them."""
+    more = {} if causal is None else {"llama__attention__causal": causal}
+    found = read(write_gguf(tmp_path / "m.gguf", "llama", {"block_count": 1, **KEYS}, stack(1), **more))
+    assert footprint(found).kv_bytes_per_tok == kv and found.llm.is_encoder is (causal is False)
+
+
+def test_kimi_delta_attention_keeps_a_state_and_no_latent(tmp_path: Path) -> None:
+    """Kimi-Linear: 3 of 4 layers feed q, k and v through convolutions into 4 matrices of 32 x 32; the fourth keeps 32 + 16 values.
+
+    3 x (3 x (4 - 1) x 4 x 32 + 4 x 32 x 32) x 4 B = 62,976 B a sequence; the matrices of those layers are recurrent parameters.
+    """
+    b = "blk.0."
+    ffn = {k: v for k, v in dense_layer(0, 256, 256, 64, 512, "F16").items() if "attn_" not in k or "norm" in k}
+    kda = ffn | {
+        **{b + f"attn_{x}.weight": ((256, 128), "F16") for x in "qkv"}, b + "attn_output.weight": ((128, 256), "F16"),
+        **{b + f"ssm_conv1d_{x}.weight": ((4, 1, 128), "F32") for x in "qkv"}, b + "ssm_beta.weight": ((256, 4), "F16"),
+        b + "ssm_f_a.weight": ((256, 32), "F16"), b + "ssm_f_b.weight": ((32, 128), "F16"),
+    }
+    mla = ffn | {
+        b + "attn_q.weight": ((256, 192), "F16"), b + "attn_kv_a_mqa.weight": ((256, 48), "F16"),
+        b + "attn_output.weight": ((128, 256), "F16"),
+        b + "attn_k_b.weight": ((32, 32, 4), "F16"), b + "attn_v_b.weight": ((32, 32, 4), "F16"),
+    }
+    tensors = dict(ENDS)
+    for i in range(4):
+        tensors |= {name.replace("blk.0.", f"blk.{i}."): what for name, what in (mla if i == 3 else kda).items()}
+    keys = {
+        "block_count": 4, "context_length": 4096, "embedding_length": 256, "attention.head_count": 4,
+        "attention.head_count_kv": [0, 0, 0, 4], "attention.kv_lora_rank": 32, "rope.dimension_count": 16, "ssm.conv_kernel": 4,
+        "kda.head_dim": 32, "attention.key_length_mla": 48, "attention.value_length_mla": 32,
+    }
+    path = write_gguf(tmp_path / "m.gguf", "kimi-linear", keys, tensors)
+    with pytest.raises(InputError, match="'kimi-linear' is not known"):
+        read(path)
+    found = read_checkpoint(path, catalog().weight_formats, assume=True)
+    assert [(g.kind, g.layer_count) for g in found.llm.attention] == [("linear", 3), ("mla", 1)]
+    result = memory.footprint(found.llm, found.weights, catalog().kv_format("fp16"), catalog().engine("llama_cpp_latent"))
+    assert result.state_bytes_per_sequence == 62_976 and result.kv_bytes_per_tok == 48 * 2
+    assert found.llm.params.recurrent_count == 3 * (4 * 128 * 256 + 3 * 4 * 128 + 256 * 4 + 256 * 32 + 32 * 128)
+    del keys["kda.head_dim"]
+    with pytest.raises(InputError, match=r"kimi-linear\.kda\.head_dim: missing"):
+        read_checkpoint(write_gguf(tmp_path / "n.gguf", "kimi-linear", keys, tensors), catalog().weight_formats, assume=True)
+
+
+@pytest.mark.parametrize(("more", "own"), [({}, 20), ({"attention.shared_kv_layers": 15}, 10)])
+def test_gemma3n_shares_the_caches_of_its_last_layers(tmp_path: Path, more: dict[str, Any], own: int) -> None:
+    """llama.cpp has the number in code: the first 20 layers keep a cache, the rest read those; a key that says otherwise counts."""
+    keys = {"block_count": 25, **KEYS, "attention.sliding_window": 512, **more}
+    found = read(write_gguf(tmp_path / "m.gguf", "gemma3n", keys, stack(25)))
+    assert footprint(found).kv_bytes_per_tok == own * 256
