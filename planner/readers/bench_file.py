@@ -11,7 +11,9 @@ from typing import Any
 
 from planner.errors import Fault, InputError
 
-MOST_BYTES = 100_000_000
+MOST_BYTES = 50_000_000
+MOST_BRACKETS = 2_000_000
+"""Objects and lists take far more memory than the two bytes that open and close them."""
 MOST_DOCUMENTS = 10_000
 MOST_SEEN = 20_000
 """Values looked at when a key is searched for."""
@@ -21,8 +23,8 @@ LEAN = "write it without the single requests (vllm: leave out --save-detailed), 
 def read_documents(path: Path) -> list[Mapping[str, Any]]:
     """Return the JSON objects of a file, in order.
 
-    Raises `InputError`: not a regular file, not readable, above 100 MB (its size is looked at first), not UTF-8, not JSON, nested too
-    deep, truncated, or no object at all.
+    Raises `InputError`: not a regular file, not readable, above 50 MB (its size is looked at first), not UTF-8, not JSON, nested too
+    deep or too often, truncated, or no object at all.
     """
     file = str(path)
     try:
@@ -37,6 +39,8 @@ def read_documents(path: Path) -> list[Mapping[str, Any]]:
             raw = stream.read(MOST_BYTES + 1)
         if len(raw) > MOST_BYTES:
             raise InputError([Fault(file, None, "", f"more than {MOST_BYTES:,} bytes", LEAN)])
+        if raw.count(b"{") + raw.count(b"[") > MOST_BRACKETS:
+            raise InputError([Fault(file, None, "", f"more than {MOST_BRACKETS:,} objects and lists", LEAN)])
         text = raw.decode("utf-8-sig")
     except OSError as error:
         raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error

@@ -13,7 +13,10 @@ from planner.schema.measured import MeasuredRow
 MOST_BYTES = 50_000_000
 MOST_FAULTS = 50
 REQUIRED = ("id", "engine", "model", "weight_format", "accelerator", "metric", "value")
-KNOWN = (*REQUIRED, "engine_version", "kv_format", "n_accel", "tp", "pp", "ep", "input_tokens", "output_tokens", "concurrency_or_batch")
+KNOWN = (
+    *REQUIRED, "engine_version", "kv_format", "n_accel", "tp", "pp", "ep", "input_tokens", "output_tokens", "concurrency_or_batch",
+    "requests",
+)
 FREE = ("source_url_or_repo_path", "params_note", "unit", "note", "date")
 
 
@@ -109,5 +112,5 @@ def _row(file: str, line: int, columns: dict[str, int], cells: list[str], faults
         params_note=text("params_note"), weight_format=text("weight_format"), kv_format=text("kv_format"), accelerator=text("accelerator"),
         gpu_count=count("n_accel"), tp=count("tp"), pp=count("pp"), ep=count("ep"), input_tok=number("input_tokens"),
         output_tok=number("output_tokens"), load=text("concurrency_or_batch"), metric=text("metric"), value=value, unit=text("unit"),
-        note=text("note"), line=line,
+        note=text("note"), line=line, request_count=count("requests"),
     )

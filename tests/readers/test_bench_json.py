@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.readers.bench_file import MOST_DOCUMENTS
+from planner.readers.bench_file import MOST_BRACKETS, MOST_DOCUMENTS
 from planner.readers.bench_json import read_bench_json
 
 SERVE: dict[str, Any] = {
@@ -172,7 +172,8 @@ def test_hostile_files_end_at_once(tmp_path: Path) -> None:
     huge = tmp_path / "huge.json"
     with huge.open("wb") as stream:
         stream.truncate(10**9)
-    assert "more than 100,000,000 bytes" in refused(huge)
+    assert "more than 50,000,000 bytes" in refused(huge)
+    assert "objects and lists" in refused(write(tmp_path, "[" + "[]," * MOST_BRACKETS + "[]]"))
     os.mkfifo(tmp_path / "pipe.json")
     assert "not a regular file" in refused(tmp_path / "pipe.json") and "is a folder" in refused(tmp_path)
     assert "cannot be read" in refused(tmp_path / "none.json")

@@ -30,6 +30,11 @@ def test_reads_numbers_words_and_quoted_commas(tmp_path: Path) -> None:
     assert (other.value, other.tp, other.input_tok, other.gpu_count) == (100.0, None, None, None)
 
 
+def test_the_number_of_requests_is_read_where_it_stands(tmp_path: Path) -> None:
+    rows = read_measured_csv(write(tmp_path, HEAD + ",requests", "a,e,m,f,g,x,5,,,,,80", "b,e,m,f,g,x,5,,,,,"))
+    assert [row.request_count for row in rows] == [80, None]
+
+
 def test_all_faults_at_once(tmp_path: Path) -> None:
     path = write(
         tmp_path, HEAD, "a,e,m,f,g,x,0,,,,", ",e,m,f,g,x,5,,,,", "b,e,m,f,g,x,nan,,,,", "c,e,m", "d,e,m,f,g,x,1,,,,", "d,e,m,f,g,x,2,,,,",
