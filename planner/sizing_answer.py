@@ -12,8 +12,10 @@ from planner.physics.device import device_bytes
 from planner.physics.levers import FEW_BITS, FormatOption, Lever
 from planner.physics.memory import MemoryTerms
 from planner.sizing import Placement, everywhere, placements, sum_line, term_name, undivided, whole
-from planner.sizing_notes import SizeWarning, smallest_rung, warnings
+from planner.sizing_levers import quality_locator
+from planner.sizing_notes import SizeWarning, format_line, recipe_min_gb, smallest_rung, warnings
 from planner.sizing_question import Question
+from planner.sizing_replicas import refuse_with_replicas, replicas
 from planner.sizing_rows import PlaceGroup, PlaceRow, TermRow, grouped, term_rows
 
 
@@ -43,9 +45,13 @@ class SizeAnswer:
             **{f"{name}_bytes": whole(value) for name, value in need.more},
             "margin_frac": q.margin_frac, "total_bytes": whole(need.total_bytes), "dominant_term": need.dominant_term,
             "weights_bytes_by_component": {name: whole(value) for name, value in fp.weights_bytes_by_component.items()},
-            "rule_weights_bytes": whole(q.llm.params.total_count * q.weights.rule_bytes_per_param),
+            "rule_weights_bytes": whole(q.llm.params.total_count * q.weights.rule_bytes_per_param), "recipe_min_gb": recipe_min_gb(q),
+            "weights_quality": {
+                "note": q.weights.quality_note, "loss_frac": q.weights.quality_loss_frac, "source": quality_locator(q.weights),
+            },
             "sum": sum_line(q, need),
             "placements": [p.as_json() for p in self.placements],
+            "replicas": [r.as_json() for p in self.placements if self.gpu_is_named and (r := replicas(q, p.gpu, p.gpu_count)) is not None],
             "checkpoint": _checkpoint(q),
             "rung": self.rung,
             "warnings": [{"name": w.name, "text": w.text} for w in self.warnings],
@@ -71,6 +77,11 @@ class SizeAnswer:
         q = self.question
         what = f"{q.llm.name}, {q.weights.id} weights, {q.kv.id} KV cache, {q.concurrency:,} x {q.context_tok:,} tokens on {q.engine.name}"
         return f"{what}: {gb(self.terms.total_bytes)}; the largest term is {term_name(self.terms.dominant_term)}"
+
+    @property
+    def format_line(self) -> str | None:
+        """The weights by the rule of thumb and as counted, and the published loss of their format."""
+        return format_line(self.question)
 
     @property
     def sum_line(self) -> str:
@@ -174,6 +185,8 @@ def answer(
 ) -> SizeAnswer:
     """Answer one question: on a named accelerator, or on every one that the engine runs on. Unknown ids are `InputError`."""
     named = catalog.gpu(gpu_id) if gpu_id is not None else None
+    if named is not None and tp is not None and count is not None:
+        refuse_with_replicas(question, named, count, tp)
     found = everywhere(catalog, question) if named is None else placements(catalog, question, named, count, tp, pp)
     rung = smallest_rung(catalog, question)
     on_rung = catalog.gpus[catalog.nodes[rung["node"]].gpu] if rung["node"] else None

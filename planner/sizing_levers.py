@@ -120,7 +120,7 @@ class Choices:
             }
             options = [
                 FormatOption(
-                    form.id, body_bits(self.footprint(form, q.kv)), self.footprint(form, q.kv), form.quality_note, _quality_locator(form)
+                    form.id, body_bits(self.footprint(form, q.kv)), self.footprint(form, q.kv), form.quality_note, quality_locator(form)
                 )
                 for form in forms.values() if not any(_beats(other, form) for other in forms.values())
             ]
@@ -146,7 +146,8 @@ def _computes(gpu: Gpu, form: WeightFormat) -> bool:
     return not known or form.compute_dtype in known or (form.id != "bf16" and any(dtype in known for dtype in SIXTEEN_BIT))
 
 
-def _quality_locator(form: WeightFormat) -> str | None:
+def quality_locator(form: WeightFormat) -> str | None:
+    """Return where the loss of a weight format was published; None where nothing was."""
     return form.source_of("quality_loss_frac").locator or form.source_of("quality_note").locator
 
 

@@ -14,7 +14,7 @@ from planner.physics.parallelism import stage_frac
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
 from planner.schema.hardware import Gpu, Node
 from planner.sizing import Placement, place, term_name
-from planner.sizing_levers import kv_needs_fp4
+from planner.sizing_levers import body_bits, kv_needs_fp4, quality_locator
 from planner.sizing_question import Question
 from planner.sizing_replicas import replicas
 from planner.units import BYTES_PER_GB
@@ -131,6 +131,23 @@ def _of_one_gpu(q: Question, p: Placement) -> list[SizeWarning]:
             "device shows, and the rule knows no margin, temporary tensors or split",
         ))
     return found
+
+
+def format_line(q: Question) -> str | None:
+    """Return what the rule of thumb makes of the weights beside the bytes counted, and what is published of the format's loss.
+
+    None for formats of 16 bit and more.
+    """
+    form = q.weights
+    if body_bits(q.footprint) >= DEFAULT_BITS_PER_WEIGHT:
+        return None
+    by_rule = q.llm.params.total_count * form.rule_bytes_per_param
+    what = "as given" if q.weights_bytes is not None else "by the file" if q.checkpoint is not None else "counted layer by layer"
+    text = f"{form.id}: {form.rule_bytes_per_param:g} B a parameter is {gb(by_rule)} by rule, {gb(q.footprint.weights_bytes)} {what}"
+    if form.quality_note is None:
+        return text
+    source = quality_locator(form)
+    return f"{text}. {form.quality_note}" + (f" [{source}]" if source and source not in form.quality_note else "")
 
 
 def recipe_min_gb(q: Question) -> float:

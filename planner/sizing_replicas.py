@@ -6,7 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from planner.errors import Fault, InputError
 from planner.formatting import gb, plural
+from planner.physics import memory
 from planner.schema.hardware import Gpu
 from planner.sizing import Placement, place
 from planner.sizing_question import Question
@@ -52,3 +54,13 @@ def replicas(question: Question, gpu: Gpu, gpu_count: int) -> Replicas | None:
         if one is not None and one.fits:
             found.append(Replicas(count, one))
     return next((r for r in found if r.one.pp == 1), found[0] if found else None)
+
+
+def refuse_with_replicas(question: Question, gpu: Gpu, gpu_count: int, tp: int) -> None:
+    """Refuse a tensor-parallel size that is all of the GPUs and does not divide the model, naming the replicas they make instead."""
+    if tp != gpu_count or tp in question.footprint.tp_sizes:
+        return
+    fault = memory.split_fault(question.footprint, tp)
+    many = replicas(question, gpu, gpu_count)
+    cure = fault.cure if many is None else f"{fault.cure}; {gpu_count} GPUs make {many}"
+    raise InputError([Fault(fault.file, fault.line, fault.place, fault.what, cure)])

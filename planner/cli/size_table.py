@@ -40,6 +40,8 @@ def show(found: SizeAnswer) -> None:
     page.line("")
     for text in found.rung_lines:
         page.text(text)
+    if found.format_line is not None:
+        page.text(found.format_line)
     for warning in found.warnings:
         page.text(f"warning ({warning.name}): {warning.text}")
 
