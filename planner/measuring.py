@@ -85,7 +85,7 @@ def _resolve(catalog: Catalog, names: MeasuredNames, row: MeasuredRow, rates: Ma
     if isinstance(load, str):
         return load
     named = names.datasets.get(row.model)
-    dataset = named if named is not None and row.source.startswith(named.of_source) else None
+    dataset = named if named is not None and named.of_source in row.source else None
     input_tok = row.input_tok if row.input_tok is not None or dataset is None else dataset.input_tok
     output_tok = row.output_tok if row.output_tok is not None or dataset is None else dataset.output_tok
     lengths = _lengths(metric.quantity, input_tok, output_tok)

@@ -43,7 +43,7 @@ class Dataset(Frozen):
     """Lengths of a benchmark's own requests, for what its rows leave out."""
 
     of_source: Text
-    """What the source of its rows starts with."""
+    """What the source of its rows has in it: other rows of that model name had other requests."""
     input_tok: Positive
     """Mean prompt."""
     input_p99_tok: Positive | None = None
