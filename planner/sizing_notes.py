@@ -9,6 +9,7 @@ from typing import Any
 from planner.catalog import Catalog
 from planner.formatting import count, gb, number, percent, plural
 from planner.physics import device, memory
+from planner.physics.kv_cache import kv_part
 from planner.physics.memory import Fits, MemoryTerms
 from planner.physics.parallelism import stage_frac
 from planner.physics.work import DEFAULT_BITS_PER_WEIGHT
@@ -118,7 +119,7 @@ def _of_one_gpu(q: Question, p: Placement) -> list[SizeWarning]:
     many = replicas(q, p.gpu, p.gpu_count)
     if many is not None:
         found.append(SizeWarning(
-            "replicas_instead", f"{p.gpu_count} GPUs do not divide {q.llm.name} by tensor, but make {many}"
+            "replicas_instead", f"{p.gpu_count} GPUs cannot share {q.llm.name} by tensor under {q.engine.name}: they make {many}"
         ))
     least, label = recipe_min_gb(q), p.label_gb
     if (label >= least) != (p.verdict == "fits") and q.weights_bytes is not None:
@@ -270,6 +271,14 @@ def _of_load(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:
         found.append(SizeWarning(
             "context_beyond_model",
             f"{q.llm.name} is made for {count(q.llm.max_context_tok)} tokens; {count(q.context_tok)} are asked for",
+        ))
+    if q.engine.mla_expands_kv and any(group.kind == "mla" for group in q.llm.attention):
+        kept = [kv_part(group, q.kv.bytes_per_value) for group in q.llm.attention]
+        latent = sum(part.bytes_per_tok() for part in kept if part is not None)
+        found.append(SizeWarning(
+            "latent_is_expanded",
+            f"{q.engine.name} caches the full keys and values of every head: {count(q.footprint.kv_bytes_per_tok)} B a token, where an "
+            f"engine that keeps the latent takes {count(latent)}",
         ))
     limits = [p.answer.engine_max_sequences for p in places if isinstance(p.answer, Fits)]
     if limits and q.concurrency > min(limits):
