@@ -111,13 +111,14 @@ def _beside(path: Path) -> Path:
 
 def _loaded(config: Path, assume: bool) -> tuple[Mapping[str, Any], Mapping[str, Any] | None, Llm]:
     """Return a config.json, the modelopt file beside it (None where there is none), and the shape."""
-    from planner.readers.config_json import load_config, read_config_json
-    from planner.readers.safetensors_header import load_json, read_bounded
+    from planner.readers.bounded import read_bounded
+    from planner.readers.config_json import llm_of_config, load_config
+    from planner.readers.safetensors_header import load_json
 
-    llm = read_config_json(config, assume)
-    data, _ = load_config(config)
+    data, changed_on = load_config(config)
+    llm = llm_of_config(config, data, changed_on, assume)
     beside = config.parent / QUANT_CONFIG
-    more = load_json(beside, read_bounded(beside, MOST_QUANT_BYTES, "copy the file as published"), "") if beside.is_file() else None
+    more = load_json(beside, read_bounded(beside, MOST_QUANT_BYTES, f"the published {QUANT_CONFIG}"), "") if beside.is_file() else None
     return data, more, llm
 
 

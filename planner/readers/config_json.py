@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from planner.errors import Fault, InputError, did_you_mean
+from planner.readers.bounded import decoded, read_bounded
 from planner.readers.hf_assumed import MOST_NAMED, assumed, spelled, suspects
 from planner.readers.hf_common import CONTEXT
 from planner.readers.hf_encdec import is_encoder_alone
@@ -33,6 +33,7 @@ from planner.readers.quantization_config import native_format_id
 from planner.schema.llm import Llm
 
 MOST_BYTES = 5_000_000
+WANTED = "the model's config.json"
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 TOWER_SECTIONS = ("vision_config", "audio_config")
 PREDICTION_KEYS = ("num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers")
@@ -48,6 +49,11 @@ def read_config_json(path: Path, assume: bool = False) -> Llm:
     JSON, an unknown `model_type`, keys missing or absurd.
     """
     data, changed_on = load_config(path)
+    return llm_of_config(path, data, changed_on, assume)
+
+
+def llm_of_config(path: Path, data: Mapping[str, Any], changed_on: date, assume: bool = False) -> Llm:
+    """Return the shape that a config.json which `load_config` has read describes; see `read_config_json`."""
     file = str(path)
     data = _thinker(data)
     section = next((name for name in TEXT_SECTIONS if isinstance(data.get(name), Mapping)), None)
@@ -105,22 +111,7 @@ def _constant(name: str) -> float:
 def load_config(path: Path) -> tuple[Mapping[str, Any], date]:
     """Return the JSON object and the day the file was last changed (UTC)."""
     file = str(path)
-    too_large = Fault(file, None, "", f"more than {MOST_BYTES} bytes", "give the config.json, not the weights")
-    try:
-        status = path.stat()
-        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-            raise InputError([Fault(file, None, "", "is not a regular file", "give the path of a config.json")])
-        if status.st_size > MOST_BYTES:
-            raise InputError([too_large])
-        with path.open("rb") as stream:
-            raw = stream.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise InputError([too_large])
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error
-    except UnicodeDecodeError as error:
-        raise InputError([Fault(file, None, "", "is not UTF-8 text", "give the config.json, not the weights")]) from error
+    text = decoded(read_bounded(path, MOST_BYTES, WANTED), file, WANTED)
     try:
         data = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
@@ -132,7 +123,7 @@ def load_config(path: Path) -> tuple[Mapping[str, Any], date]:
         raise InputError([Fault(file, None, "", "is nested too deeply or holds an absurd number", "copy the file as published")]) from error
     if not isinstance(data, dict):
         raise InputError([Fault(file, None, "", "is JSON, but not an object", "give a model's config.json")])
-    return data, datetime.fromtimestamp(status.st_mtime, tz=UTC).date()
+    return data, datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).date()
 
 
 def _known_type(file: str, inner: Mapping[str, Any], outer: Mapping[str, Any], assume: bool) -> str:

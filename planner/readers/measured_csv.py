@@ -8,9 +8,11 @@ import math
 from pathlib import Path
 
 from planner.errors import Fault, InputError
+from planner.readers.bounded import decoded, read_bounded
 from planner.schema.measured import MeasuredRow
 
 MOST_BYTES = 50_000_000
+WANTED = "a CSV file of measurements"
 MOST_FAULTS = 50
 REQUIRED = ("id", "engine", "model", "weight_format", "accelerator", "metric", "value")
 KNOWN = (
@@ -26,18 +28,7 @@ def read_measured_csv(path: Path) -> list[MeasuredRow]:
     Raises `InputError`: not readable, too large, a column missing or doubled, a value that is no positive number, an id twice.
     """
     file = str(path)
-    try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise InputError([Fault(file, None, "", "is not a regular file", "give the path of a CSV file")])
-        with path.open("rb") as stream:
-            raw = stream.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise InputError([Fault(file, None, "", f"more than {MOST_BYTES:,} bytes", "split the file")])
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error
-    except UnicodeDecodeError as error:
-        raise InputError([Fault(file, None, "", "is not UTF-8 text", "save it as UTF-8 CSV")]) from error
+    text = decoded(read_bounded(path, MOST_BYTES, WANTED), file, WANTED)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     faults: list[Fault] = []
     rows: list[MeasuredRow] = []

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from planner.errors import Fault, InputError, did_you_mean, one_line
+from planner.readers.bounded import decoded, read_bounded
 from planner.readers.model_faults import model_faults
 from planner.readers.yaml_nodes import Place
 from planner.schema.prices import PriceRow
@@ -26,6 +27,7 @@ from planner.schema.prices import PriceRow
 Row = TypeVar("Row", bound=PriceRow)
 
 MAX_BYTES = 20_000_000
+WANTED = "a CSV file of prices"
 LIST_SEPARATOR = ";"
 """Between the values of a cell that holds several (`regions`, `attributes`)."""
 FREE_TEXT = frozenset({"note", "as_printed", "attributes_source"})
@@ -129,16 +131,7 @@ def _types(annotation: Any) -> Iterator[Any]:
 
 
 def _text_of(path: Path, file: str) -> str:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError([Fault(file, None, "", f"larger than {MAX_BYTES // 10**6} MB", "split it or remove what is no price row")])
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        reason = (error.strerror or "cannot be read").lower()
-        raise InputError([Fault(file, None, "", reason, "give a readable CSV file")]) from None
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise InputError([Fault(file, line, "", "not UTF-8 text", "save it as UTF-8")]) from None
+    return decoded(read_bounded(path, MAX_BYTES, WANTED, file=file), file, WANTED)
 
 
 def _records(text: str, file: str, model: type[PriceRow], shape: _Shape, faults: list[Fault]) -> Iterator[_Cells]:

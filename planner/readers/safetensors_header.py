@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Fault, InputError
+from planner.readers.bounded import read_bounded
 
 MOST_HEADER_BYTES = 100_000_000
 """The format's own limit, for one header; here for all headers of one model together."""
@@ -90,18 +91,6 @@ def load_json(path: Path, raw: bytes, what: str) -> dict[str, Any]:
     return data
 
 
-def read_bounded(path: Path, most_bytes: int, cure: str) -> bytes:
-    """Return a file's bytes. A larger one than `most_bytes` is refused by its size, before it is read."""
-    try:
-        size = _size(path)
-        if size > most_bytes:
-            raise _refuse(path, "", f"{size} bytes, more than {most_bytes}", cure)
-        with path.open("rb") as file:
-            return file.read(most_bytes)
-    except OSError as error:
-        raise _refuse(path, "", f"cannot be read: {error.strerror}", "check the path") from error
-
-
 def _size(path: Path) -> int:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -173,7 +162,7 @@ def _wholes(value: Any) -> list[int] | None:
 
 def read_index(path: Path) -> Index:
     """Return what an index of shards states. Raises `InputError`: no `weight_map`, names that leave the folder, an absurd total."""
-    data = load_json(path, read_bounded(path, MOST_INDEX_BYTES, "give the index.json, not the weights"), "")
+    data = load_json(path, read_bounded(path, MOST_INDEX_BYTES, "the index.json"), "")
     weight_map = data.get("weight_map")
     if not isinstance(weight_map, Mapping) or not weight_map:
         raise _refuse(path, "weight_map", "missing or empty", "give a model.safetensors.index.json")

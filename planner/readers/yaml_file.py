@@ -13,10 +13,12 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from planner.errors import Fault, InputError
+from planner.readers.bounded import decoded, read_bounded
 from planner.readers.model_faults import model_faults
 from planner.readers.yaml_nodes import Builder, FastLoader, Node, Place
 
 SHIPPED_MAX_BYTES = 16_000_000
+WANTED = "a YAML file"
 T = TypeVar("T")
 _NEEDS_CARE = re.compile(r"(?m)(?:^|[\s\[{,:-])\*[A-Za-z0-9_]|(?:- ){30}|(?:[\[{]\s*){30}|^ {240}")
 """Aliases and deep nesting, which the fast reader would follow without bounds."""
@@ -84,38 +86,15 @@ def read_yaml_fast(path: Path, *, max_bytes: int = SHIPPED_MAX_BYTES) -> Any:
 
 
 def read_bytes(path: Path, *, max_bytes: int, file: str) -> bytes:
-    """Return a file's bytes, refusing by its size before anything is read."""
-    try:
-        if path.is_dir():
-            raise InputError([Fault(file, None, "", "this is a folder, not a file", "give the path of a YAML file")])
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise InputError([_too_large(file, f"{size:,} bytes", max_bytes)])
-        with path.open("rb") as stream:
-            raw = stream.read(max_bytes + 1)
-    except FileNotFoundError:
-        raise InputError([Fault(file, None, "", "no such file", "check the path")]) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError([Fault(file, None, "", f"cannot be read: {reason.lower()}", "check the path and its permissions")]) from None
-    if len(raw) > max_bytes:
-        raise InputError([_too_large(file, "more", max_bytes)])
-    return raw
-
-
-def _too_large(file: str, size: str, max_bytes: int) -> Fault:
-    return Fault(file, None, "", f"the file is too large: {size}, at most {max_bytes:,} bytes are read", "give the right file, or split it")
+    """Return a file's bytes; see `read_bounded`. A pipe is read, for a workload may come from another program."""
+    return read_bounded(path, max_bytes, WANTED, file=file, may_be_pipe=True)
 
 
 def _decoded(raw: bytes, file: str) -> str:
     if b"\0" in raw:
         line = raw[: raw.index(b"\0")].count(b"\n") + 1
         raise InputError([Fault(file, line, "", "a NUL byte: this is not a text file", "give a YAML file saved as UTF-8 text")])
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError([Fault(file, line, "", f"not UTF-8 text (byte 0x{raw[error.start]:02x})", "save the file as UTF-8")]) from None
+    return decoded(raw, file, WANTED)
 
 
 def validate(model: type[T], document: Document, file: str | None = None, *, under: str | None = None) -> T:

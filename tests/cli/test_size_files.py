@@ -91,7 +91,7 @@ def test_assumed_is_said(run: Run, tmp_path: Path) -> None:
     ("args", "word"),
     [
         (("--llm", "qwen3_8b"), "--weights: no format named"), (("--llm", "no_such_model"), "no model 'no_such_model'"),
-        (("--llm", "absent/config.json"), "cannot be read"), (("--llm", "absent.gguf"), "there is no such file"),
+        (("--llm", "absent/config.json"), "no such file"), (("--llm", "absent.gguf"), "there is no such file"),
         (("--llm", "hub:alone"), "names no model of the Hub"), (("--llm", "qwen3_8b", "--weights", "fp9"), "fp9"),
     ],
 )

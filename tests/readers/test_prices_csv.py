@@ -122,7 +122,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
     assert "the file is empty" in faults(tmp_path, "")[0]
     with pytest.raises(InputError, match="no such file"):
         read_price_csv(tmp_path / "none.csv", RentRow)
-    with pytest.raises(InputError, match="directory"):
+    with pytest.raises(InputError, match="folder"):
         read_price_csv(tmp_path, RentRow)
     binary = tmp_path / "binary.csv"
     binary.write_bytes(RENT.encode() + b"\xff\xfe")

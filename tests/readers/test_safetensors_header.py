@@ -177,7 +177,7 @@ def test_a_gigabyte_is_refused_by_its_size(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors.index.json"
     with path.open("wb") as file:
         file.truncate(10**9)
-    with pytest.raises(InputError, match="1000000000 bytes"):
+    with pytest.raises(InputError, match="1,000,000,000 bytes"):
         read_index(path)
 
 

@@ -182,7 +182,7 @@ def test_a_large_file_and_a_bomb_are_one_line_each(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_workload(big)
     assert [str(f) for f in caught.value.faults] == [
-        f"{big}: the file is too large: 50,000,000 bytes, at most 1,000,000 bytes are read; give the right file, or split it"
+        f"{big}: the file is too large: 50,000,000 bytes, at most 1,000,000 bytes are read; see that it is a YAML file"
     ]
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)
