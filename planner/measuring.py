@@ -28,6 +28,7 @@ LIMITED_RATES = frozenset({"server_throughput", "interactive_throughput"})
 FILLED_FRAC = 0.6
 """Weights take at most this share of the memory of the GPUs that share one copy, where a full server does not say how it was split
 (assumed: submitters leave room for the cache; it gives the splits that NVIDIA's own submissions state for 70B and 405B models)."""
+MOST_CLIENTS = 10**6
 FAILED_FRAC = 0.05
 FAILED = re.compile(r"FAILED (\d+) of (\d+)")
 SPECULATION = re.compile(r"speculative|\bMTP\b", re.IGNORECASE)
@@ -162,7 +163,8 @@ def _load(row: MeasuredRow, quantity: str, rates: Mapping[str, float]) -> _Load 
     text = row.load
     burst = BURST.match(text)
     if burst:
-        return _Load("burst", float(burst[1] or burst[2]))
+        sent = float(burst[1] or burst[2])
+        return _Load("burst", sent) if 1 <= sent <= MOST_CLIENTS else f"load '{text[:40]}' is no number of requests"
     if text.lower().startswith(("max load", "offline")):
         return _Load("full", 0.0)
     rate = RATE.match(text)
@@ -176,7 +178,7 @@ def _load(row: MeasuredRow, quantity: str, rates: Mapping[str, float]) -> _Load 
         count = float(text or "1")
     except ValueError:
         return f"load '{text[:40]}' is no number of clients"
-    return _Load("steady", count) if 1 <= count <= 10**6 else f"load '{text[:40]}' is no number of clients"
+    return _Load("steady", count) if 1 <= count <= MOST_CLIENTS else f"load '{text[:40]}' is no number of clients"
 
 
 def _limited(row: MeasuredRow, quantity: str, rates: Mapping[str, float]) -> _Load | str:

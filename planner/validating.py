@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,7 @@ from planner.physics import memory
 from planner.physics.activations import batch_default, chunk_tok
 from planner.physics.efficiency import timed_replica
 from planner.physics.replay import Lengths, Replay, replay, spread_lengths
+from planner.physics.serving import Infeasible, Latency, RequestMix, Targets, latency_at, max_request_rate
 from planner.physics.steps import StepModel
 from planner.physics.weights import weight_bits
 from planner.physics.work import Work, work_of
@@ -27,6 +29,7 @@ GROUPINGS: dict[str, Callable[[Prediction], str]] = {
     "gpu": lambda p: p.run.gpu.id,
     "llm": lambda p: p.run.llm.id,
     "basis": lambda p: p.basis,
+    "load": lambda p: p.run.load_kind,
 }
 """What errors are grouped by, and the key of a prediction in each grouping."""
 CHUNKING = frozenset({"vllm", "sglang", "tensorrt_llm", "llama_cpp"})
@@ -36,6 +39,12 @@ WAVES = 10
 """Requests of a load test for each client: what the harnesses send by default."""
 FULL_WAVES = 2
 MOST_REQUESTS = 2000
+MOST_REPLAYED_STEPS = 300_000
+"""Requests and chunks of prompts that a replay takes at most: a few seconds."""
+NO_ROOM = "does not fit by our count"
+NO_E2E_TAIL = "the tail of whole requests in a closed loop is not predicted"
+VERSION = re.compile(r"(\d+\.\d+(?:\.\d+)?)")
+VERSION_BEHIND = re.compile(r"[A-Za-z. _-]+ v?(\d+\.\d+(?:\.\d+)?)")
 PREFILL_FIRST = frozenset({"sglang"})
 """Engines that let running answers wait while prompts are computed."""
 
@@ -118,25 +127,33 @@ class Predictor:
 
     def predict(self, run: MeasuredRun) -> Prediction | str:
         """Return the prediction of a run, or why there is none."""
-        replicas = run.gpu_count // (run.tp * run.pp)
         try:
             step, basis = self._step_of(run)
         except InputError as error:
             return error.faults[0].what
         ends = []
         for at in (step.low or step, step, step.high or step):
-            value = self._value(run, at, replicas)
+            value = self._value(run, at)
             if isinstance(value, str):
                 return value
             ends.append(value)
         return Prediction(run, min(ends), ends[1], max(ends), basis)
 
+    def typical(self, run: MeasuredRun) -> float | str:
+        """Return the prediction of a run without its band, or why there is none."""
+        try:
+            step, _ = self._step_of(run)
+        except InputError as error:
+            return error.faults[0].what
+        return self._value(run, step)
+
     def _step_of(self, run: MeasuredRun) -> tuple[StepModel, str]:
-        key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp)
+        version = version_of(run)
+        key = (run.llm.id, run.weights.id, run.kv.id, run.engine, version, run.gpu.id, run.tp, run.pp)
         if key not in self._step:
             work, rows = self._work_of(run), self.catalog
             chunk = self._chunk_tok(run)
-            timed = timed_replica(rows.efficiency, rows.links, work, run.gpu, run.weights, run.engine, run.tp, run.pp, chunk)
+            timed = timed_replica(rows.efficiency, rows.links, work, run.gpu, run.weights, run.engine, run.tp, run.pp, chunk, version)
             self._step[key] = (timed.step, timed.chosen.band.basis)
         return self._step[key]
 
@@ -160,7 +177,8 @@ class Predictor:
             self._slots[key] = (most, batch_default(profile, run.gpu).max_sequence_count)
         return self._slots[key]
 
-    def _value(self, run: MeasuredRun, step: StepModel, replicas: int) -> float | str:
+    def _value(self, run: MeasuredRun, step: StepModel) -> float | str:
+        replicas = run.gpu_count // (run.tp * run.pp)
         p, o = run.input_tok, run.output_tok
         quantity = run.metric.quantity
         count = max(run.load_count / replicas, 1.0)
@@ -171,28 +189,69 @@ class Predictor:
         tokens = o + (p if run.metric.counts_prompt else 0.0)
         if quantity == "whole_request":
             return count * tokens / (step.prefill_s(p) + (o - 1.0) * step.decode_step_s(count, p + o / 2.0))
+        if run.load_kind in ("rate", "limits"):
+            return self._arriving(run, step, replicas)
         seen = self._replayed(run, step, count)
-        if seen is None:
-            return "does not fit by our count"
+        if isinstance(seen, str):
+            return seen
         if quantity == "throughput":
             return seen.req_per_s * replicas * tokens
         statistic = run.metric.statistic if run.metric.statistic != "unstated" else "mean"
+        if quantity == "e2e":
+            return NO_E2E_TAIL if statistic == "p99" else seen.ttft(statistic) + (o - 1.0) * seen.tpot(statistic)
         return seen.ttft(statistic) if quantity == "ttft" else seen.tpot(statistic)
 
-    def _replayed(self, run: MeasuredRun, step: StepModel, count: float) -> Replay | None:
-        """Return the load test replayed on one replica; None where memory holds not one sequence. Rows of one test share it."""
-        key = (id(step), run.gpu.id, run.engine, run.llm.id, run.input_tok, run.output_tok, run.load_kind, count)
+    def _arriving(self, run: MeasuredRun, step: StepModel, replicas: int) -> float | str:
+        """Return what requests see that arrive at a rate, or the output tokens a second at the highest rate that keeps the limits."""
+        held, most = self._slots_of(run)
+        if held < 1:
+            return NO_ROOM
+        p, o = run.input_tok, run.output_tok
+        mix = RequestMix(p, max(run.input_p99_tok or p, p), o, o, arrival_cv=run.arrival_cv)
+        room = held * (p + o)
+        if run.load_kind == "limits":
+            found = max_request_rate(step, mix, Targets(run.ttft_limit_s, run.tpot_limit_s), room, most, with_band=False)
+            return "no rate keeps its limits by our count" if isinstance(found, Infeasible) else found.tok_per_s * replicas
+        seen = latency_at(step, mix, run.load_count / replicas, room, most)
+        return _statistic(run, seen) if seen.is_stable else "more than it can answer by our count"
+
+    def _replayed(self, run: MeasuredRun, step: StepModel, count: float) -> Replay | str:
+        """Return the load test replayed on one replica, or why it is not; rows of one test share it."""
+        sent = run.row.request_count
+        key = (id(step), run.gpu.id, run.engine, run.llm.id, run.input_tok, run.output_tok, run.load_kind, count, sent)
         if key not in self._replays:
             held, limit = self._slots_of(run)
             if held < 1:
-                return None
+                return NO_ROOM
             clients = round(count) if run.load_kind != "full" else min(held, limit)
             requests = clients * (WAVES if run.load_kind == "steady" else FULL_WAVES if run.load_kind == "full" else 1)
-            lengths = lengths_of(run, max(min(requests, MOST_REQUESTS), clients))
-            room = held * (run.input_tok + run.output_tok)
+            if run.load_kind == "steady" and sent:
+                requests = sent * run.tp * run.pp // run.gpu_count
+            requests = max(min(requests, MOST_REQUESTS), clients)
             chunk = int(self._chunk_tok(run))
+            if requests * (1.0 + run.input_tok / chunk) > MOST_REPLAYED_STEPS:
+                return "a test too large to replay"
+            room = held * (run.input_tok + run.output_tok)
+            lengths = lengths_of(run, requests)
             self._replays[key] = replay(step, lengths, clients, limit, room, chunk, prefill_first=run.engine in PREFILL_FIRST)
         return self._replays[key]
+
+
+def _statistic(run: MeasuredRun, seen: Latency) -> float | str:
+    """Return the row's own statistic of a steady state, which knows medians and 99th percentiles; TPOT's mean is close to its median."""
+    quantity, statistic = run.metric.quantity, run.metric.statistic
+    if statistic == "p99":
+        return {"ttft": seen.ttft_p99_s, "tpot": seen.tpot_p99_s, "e2e": seen.e2e_p99_s}[quantity]
+    if quantity == "ttft" and statistic == "mean":
+        return "mean TTFT at a rate of arrivals is not predicted"
+    return {"ttft": seen.ttft_p50_s, "tpot": seen.tpot_p50_s, "e2e": seen.e2e_p50_s}[quantity]
+
+
+def version_of(run: MeasuredRun) -> str | None:
+    """Return the engine's version where the row states one, in its own column or right behind the engine's name."""
+    own = "" if run.row.engine_version.startswith("MLPerf") else run.row.engine_version
+    found = VERSION.search(own) or VERSION_BEHIND.match(run.row.engine)
+    return found[1] if found else None
 
 
 def lengths_of(run: MeasuredRun, count: int) -> Lengths:

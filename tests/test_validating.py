@@ -13,7 +13,7 @@ from planner.catalog import Catalog, load_catalog
 from planner.cli.main import main
 from planner.measuring import measured_names, resolve
 from planner.schema.measured import MeasuredRow, MeasuredRun, ModelName
-from planner.validating import Predictor, error_groups, lengths_of, validate
+from planner.validating import Predictor, error_groups, lengths_of, validate, version_of
 
 ROW = MeasuredRow(
     id="r1", source="lab/repo:file", engine="vLLM", engine_version="0.12.0", model="llama_3.1_8b", params_note="", weight_format="bf16",
@@ -65,9 +65,13 @@ def test_names_loads_and_units() -> None:
     [
         ({"metric": "watts"}, "metric 'watts'"), ({"accelerator": "Abacus"}, "accelerator 'Abacus'"), ({"model": "x"}, "model 'x'"),
         ({"engine": "x"}, "engine 'x'"), ({"weight_format": "x"}, "weight format 'x'"), ({"load": "plenty"}, "load 'plenty'"),
+        ({"load": "all 99999999999 requests at once"}, "no number of requests"), ({"load": "0 requests/s"}, "a rate of no requests"),
         ({"input_tok": None}, "length not stated"), ({"output_tok": 1.0}, "length not stated"),
         ({"tp": 3, "gpu_count": 4}, "does not divide"),
         ({"note": "SPECULATIVE DECODING"}, "acceptance not stated"), ({"note": "PREFIX CACHE flag"}, "hits not stated"),
+        ({"note": "FAILED 6 of 100"}, "5% of its requests failed"), ({"load": "Server"}, "rate that the test reached"),
+        ({"load": "Server", "metric": "server_throughput"}, "limits on latency not stated"),
+        ({"load": "2 requests/s", "metric": "server_output_tok_s"}, "rate of arrivals was set"),
         ({"note": "DISAGGREGATED prefill"}, "separate pools"), ({"note": "attention_dp=8"}, "data-parallel attention"),
     ],
 )
@@ -126,3 +130,68 @@ def test_command_tells_every_file_at_fault(tmp_path: Path, capsys: pytest.Captur
         main(["validate", str(bad), str(tmp_path / "none.csv")])
     told = capsys.readouterr().err
     assert stop.value.code == 2 and "bad.csv" in told and "none.csv" in told
+
+
+MLPERF = replace(
+    ROW, source="mlcommons/inference_results_v5.1:closed/X/results/S/llama3.1-8b/Server/performance/run_1",
+    engine="TensorRT 10.11, CUDA 12.9", engine_version="MLPerf v5.1", model="llama3.1-8b", weight_format="fp8",
+    accelerator="H200 SXM 141GB", gpu_count=8, tp=None, input_tok=None, output_tok=128.0, load="Server",
+    metric="server_throughput", value=50_000.0,
+    note="division=closed; limits ttft<=2s tpot<=100ms (p99)",
+)
+
+
+def test_mlperf_fills_in_the_lengths_of_its_task_and_the_rate_it_reached() -> None:
+    """50,000 tok/s of 128 tokens are 390.6 requests/s; 8 GB of weights fit one GPU, so eight copies share them."""
+    rows = [
+        MLPERF, replace(MLPERF, id="r2", metric="ttft_p99_ms", value=900.0),
+        replace(MLPERF, id="r3", load="Offline", metric="offline_throughput"),
+    ]
+    runs, skipped = resolve(catalog(), rows)
+    assert not skipped
+    limited, latency, offline = runs
+    assert (limited.load_kind, limited.ttft_limit_s, limited.tpot_limit_s, limited.tp) == ("limits", 2.0, pytest.approx(0.1), 1)
+    assert (latency.load_kind, latency.load_count) == ("rate", pytest.approx(390.625))
+    assert offline.load_kind == "full" and limited.input_tok == measured_names().datasets["llama3.1-8b"].input_tok
+    assert limited.input_p99_tok is not None and limited.input_p99_tok > limited.input_tok
+    assert "length not stated" in reason(replace(MLPERF, source="another lab"))
+    found = Predictor(catalog()).predict(limited)
+    assert not isinstance(found, str) and 10_000 < found.typical < 200_000
+
+
+def test_a_rate_beyond_capacity_has_no_latency() -> None:
+    """A tenth of what is predicted to hold the limits is calm; a hundred times as much is told to be too much."""
+    calm, wild = (one(replace(ROW, metric="tpot_p99_ms", load=f"{rate} requests/s (cv 1)")) for rate in (0.5, 5000))
+    predictor = Predictor(catalog())
+    assert not isinstance(predictor.predict(calm), str)
+    assert predictor.predict(wild) == "more than it can answer by our count"
+    mean = predictor.predict(one(replace(ROW, metric="ttft_mean_ms", load="0.5 requests/s")))
+    assert mean == "mean TTFT at a rate of arrivals is not predicted"
+
+
+def test_a_whole_request_is_its_first_token_and_the_others() -> None:
+    rows = [replace(ROW, id=m, metric=m) for m in ("e2e_mean_ms", "ttft_mean_ms", "tpot_mean_ms")]
+    whole, ttft, tpot = (p.typical for p in validate(catalog(), rows).predictions)
+    assert whole == pytest.approx(ttft + 127 * tpot)
+    assert validate(catalog(), [replace(ROW, metric="e2e_p99_ms")]).skipped[0].reason.startswith("the tail")
+
+
+def test_an_engine_version_is_read_where_it_is_stated() -> None:
+    versions = [
+        version_of(one(replace(ROW, engine=engine, engine_version=version)))
+        for engine, version in (("vLLM", "0.12.0"), ("vLLM 0.6.3.post1", ""), ("vLLM v0.9", "MLPerf v5.1"), ("vLLM", ""))
+    ]
+    assert versions == ["0.12.0", "0.6.3", "0.9", None]
+
+
+def test_a_test_without_end_is_not_replayed() -> None:
+    huge = one(replace(ROW, input_tok=1e8, load="1000"))
+    assert Predictor(catalog()).predict(huge) in ("a test too large to replay", "does not fit by our count")
+
+
+def test_a_test_is_as_long_as_it_was() -> None:
+    """Two requests of two clients are one wave: both wait for their prompts; of a hundred, most find a running batch."""
+    short, long = (one(replace(ROW, load="2", metric="ttft_p50_ms", request_count=n)) for n in (2, 100))
+    predictor = Predictor(catalog())
+    one_wave, many = predictor.typical(short), predictor.typical(long)
+    assert not isinstance(one_wave, str) and not isinstance(many, str) and one_wave > 0 and many > 0

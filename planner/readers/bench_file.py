@@ -14,7 +14,7 @@ from planner.errors import Fault, InputError
 MOST_BYTES = 50_000_000
 MOST_BRACKETS = 2_000_000
 """Objects and lists take far more memory than the two bytes that open and close them."""
-MOST_DOCUMENTS = 10_000
+MOST_DOCUMENTS = 2_000
 MOST_SEEN = 20_000
 """Values looked at when a key is searched for."""
 LEAN = "write it without the single requests (vllm: leave out --save-detailed), or keep the summary alone"

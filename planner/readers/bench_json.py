@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Fault, InputError
-from planner.readers.bench_file import count_at, found_below, number_at, read_documents, text_at
+from planner.readers.bench_file import MOST_DOCUMENTS, count_at, found_below, number_at, read_documents, text_at
 from planner.schema.measured import BenchTest
 
 MS_PER_UNIT = {"ms": 1.0, "s": 1e3, "sec": 1e3, "seconds": 1e3, "us": 1e-3, "ns": 1e-6, "milliseconds": 1.0}
@@ -46,7 +46,9 @@ def read_bench_json(path: Path) -> list[BenchTest]:
 
 
 def _tests(file: str, place: str, data: Mapping[str, Any], faults: list[Fault]) -> Iterator[BenchTest]:
-    if isinstance(data.get("benchmarks"), list):
+    if isinstance(data.get("benchmarks"), list) and len(data["benchmarks"]) > MOST_DOCUMENTS:
+        faults.append(Fault(file, None, place or "benchmarks", f"more than {MOST_DOCUMENTS:,} tests", "split the file"))
+    elif isinstance(data.get("benchmarks"), list):
         for index, item in enumerate(data["benchmarks"]):
             at = " ".join(part for part in (place, f"benchmarks[{index}]") if part)
             if isinstance(item, Mapping) and isinstance(item.get("metrics"), Mapping):
