@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,9 @@ LEAST_TESTS = 4
 PRIOR_SPREAD = 0.5
 """How far a factor may lie from 1 before the rows must insist (a standard deviation of its logarithm; assumed)."""
 NOISE_SPREAD = 0.1
-"""Scatter of a single figure that no factor explains (assumed: what repeated load tests differ by)."""
+TTFT_NOISE_SPREAD = 0.3
+"""Scatter of a figure that no factor explains (assumed: what repeated load tests differ by; a first token waits for those that happen to
+be sent with it). Figures of one quantity in one test (mean, median, p99) share the weight of one."""
 MOST_FACTOR = 8.0
 STEP = 0.05
 ROUNDS = 6
@@ -130,8 +132,8 @@ def calibrate(catalog: Catalog, found: Validation, files: Sequence[str], as_of: 
         told = notes or ["no row could be predicted, so there is nothing to fit: see `planner validate` without --calibrate"]
         raise AnswerIsNo("too_few_rows", told)
     errors = _errors(fits)
-    before = statistics.fmean(abs(e) for fit in fits for e in fit.before)
-    left_out = statistics.fmean(abs(e) for fit in fits for e in fit.left_out)
+    before = _mean_miss([fit.miss(fit.before) for fit in fits])
+    left_out = _mean_miss([fit.miss(fit.left_out) for fit in fits])
     if left_out >= before:
         raise AnswerIsNo("no_gain", [
             f"not written: tests left out of the fit are missed by {math.expm1(left_out):.1%}, without any fit by {math.expm1(before):.1%}",
@@ -143,6 +145,10 @@ def calibrate(catalog: Catalog, found: Validation, files: Sequence[str], as_of: 
         if unmoved:
             notes.append(f"{fit.engine} on {fit.family}: these rows say nothing of {' and '.join(unmoved)}, left as it was")
     return Calibration(tuple(fit.cell(files, day) for fit in fits), errors, tuple(notes))
+
+
+def _mean_miss(misses: Sequence[tuple[float, float]]) -> float:
+    return sum(miss for miss, _ in misses) / sum(weight for _, weight in misses)
 
 
 def load_test_of(run: MeasuredRun) -> tuple[Any, ...]:
@@ -164,6 +170,11 @@ class _Fit:
             chosen = choose_efficiency(catalog.efficiency, engine, family, cls)
             self.bases[cls] = [_own(known[name], engine, family, cls) for name in chosen.row_ids]
         self.before = [math.log(p.typical / p.run.value) for p in own]
+        alike = Counter(zip(self.tests, (run.metric.quantity for run in self.runs), strict=True))
+        self.weights = [
+            1.0 / (alike[test, run.metric.quantity] * (TTFT_NOISE_SPREAD if run.metric.quantity == "ttft" else NOISE_SPREAD) ** 2)
+            for test, run in zip(self.tests, self.runs, strict=True)
+        ]
         self.factors, self.is_told = self._fitted()
         self.after = self._errors_at(self.factors, range(len(self.runs)))
         self.left_out = self._left_out()
@@ -189,11 +200,11 @@ class _Fit:
         self.slopes = self._slopes_at(at, errors)
         told = [max((abs(row[k]) for row in self.slopes), default=0.0) > 0.01 for k in range(len(FACTORS))]
         for _ in range(ROUNDS):
-            step = _solved(self.slopes, errors, at, everything)
+            step = self._solved(errors, at, everything)
             for _ in range(4):
                 trial = [min(max(a + s, -math.log(MOST_FACTOR)), math.log(MOST_FACTOR)) for a, s in zip(at, step, strict=True)]
                 tried = self._errors_at(trial, everything)
-                if _cost(tried, trial) < _cost(errors, at):
+                if self._cost(tried, trial) < self._cost(errors, at):
                     break
                 step = [s / 2.0 for s in step]
             else:
@@ -204,6 +215,22 @@ class _Fit:
             if is_done:
                 break
         return [value if is_told else 0.0 for value, is_told in zip(at, told, strict=True)], told
+
+    def _cost(self, errors: Sequence[float], at: Sequence[float]) -> float:
+        return sum(w * e * e for w, e in zip(self.weights, errors, strict=True)) + sum(a * a for a in at) / PRIOR_SPREAD**2
+
+    def _solved(self, errors: Sequence[float], at: Sequence[float], which: Sequence[int]) -> list[float]:
+        """Return the step that the normal equations of some rows and the prior ask for."""
+        import numpy as np
+
+        slopes, missed = np.array([self.slopes[i] for i in which]), np.array([errors[i] for i in which])
+        weighted = slopes.T * np.array([self.weights[i] for i in which])
+        prior = np.eye(len(FACTORS)) / PRIOR_SPREAD**2
+        return [float(value) for value in np.linalg.solve(weighted @ slopes + prior, -weighted @ missed - prior @ np.array(at))]
+
+    def miss(self, errors: Sequence[float]) -> tuple[float, float]:
+        """Return (weighted sum of absolute errors, sum of weights)."""
+        return sum(w * abs(e) for w, e in zip(self.weights, errors, strict=True)), sum(self.weights)
 
     def _slopes_at(self, at: Sequence[float], errors: Sequence[float]) -> list[list[float]]:
         """Return how each row's error moves with each factor's logarithm."""
@@ -219,7 +246,7 @@ class _Fit:
         for test in dict.fromkeys(self.tests):
             kept = [i for i, other in enumerate(self.tests) if other != test]
             out = [i for i, other in enumerate(self.tests) if other == test]
-            step = _solved(self.slopes, self.after, self.factors, kept)
+            step = self._solved(self.after, self.factors, kept)
             at = [f + s if told else 0.0 for f, s, told in zip(self.factors, step, self.is_told, strict=True)]
             for index, error in zip(out, self._errors_at(at, out), strict=True):
                 found[index] = error
@@ -274,20 +301,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(below) for key, below in value.items()}
     return [_rounded(below) for below in value] if isinstance(value, list) else value
-
-
-def _cost(errors: Sequence[float], at: Sequence[float]) -> float:
-    return sum(e * e for e in errors) / NOISE_SPREAD**2 + sum(a * a for a in at) / PRIOR_SPREAD**2
-
-
-def _solved(slopes: Sequence[Sequence[float]], errors: Sequence[float], at: Sequence[float], which: Sequence[int]) -> list[float]:
-    """Return the step that the normal equations of some rows and the prior ask for."""
-    import numpy as np
-
-    j, e = np.array([slopes[i] for i in which]), np.array([errors[i] for i in which])
-    prior = np.eye(len(FACTORS)) * (NOISE_SPREAD / PRIOR_SPREAD) ** 2
-    step = np.linalg.solve(j.T @ j + prior, -j.T @ e - prior @ np.array(at))
-    return [float(value) for value in step]
 
 
 def _errors(fits: Sequence[_Fit]) -> tuple[CalibrationError, ...]:

@@ -75,11 +75,14 @@ def fitted() -> Calibration:
 
 
 def test_known_factors_are_found_again() -> None:
-    """24 figures of 8 tests, 2 % off: each factor within 15 % of what made them, tests left out missed by less than 5 %."""
+    """24 figures of 8 tests, 2 % off: factors within 10 % of what made them, and tests left out missed by less than 5 %.
+
+    Overhead is told by first tokens above all, which weigh little: the prior keeps it up to 25 % nearer to 1.
+    """
     (cell,) = fitted().cells
     assert (cell.engine, cell.gpu_family, cell.row_count, cell.test_count) == ("vllm", "hopper", 24, 8)
     for name, value in TRUTH.items():
-        assert cell.factors[name] == pytest.approx(value, rel=0.15), name
+        assert cell.factors[name] == pytest.approx(value, rel=0.25 if name == "overhead" else 0.1), name
     for line in fitted().errors:
         assert line.before_frac > 0.15 and line.after_frac < 0.05 and line.left_out_frac < 0.05
 
@@ -97,7 +100,7 @@ def test_the_overlay_is_what_the_commands_use(tmp_path: Path) -> None:
     assert f"--catalog {(tmp_path / 'mine').as_posix()}" in write_overlay(fitted(), path)
     own = load_catalog(tmp_path / "mine")
     after = validate(own, measured(len(LOADS)))
-    assert all(p.basis == "measured" and abs(p.err_frac) < 0.12 for p in after.predictions)
+    assert all(p.basis == "measured" and abs(p.err_frac) < 0.2 for p in after.predictions)
     write_overlay(fitted(), path)
     assert path.read_text().startswith(HEADER)
 

@@ -55,7 +55,8 @@ def validate(
     at = gathered(faults, deployment_of, catalog, options)
     rows: list[Any] = []
     tests: list[Any] = []
-    for path in _files(measured, faults):
+    files = _files(measured, faults)
+    for path in files:
         if path.suffix.lower() in JSON:
             tests += gathered(faults, read_bench_json, path) or []
         else:
@@ -71,7 +72,7 @@ def validate(
     if calibrated is not None:
         from planner.calibrating import calibrate, write_overlay
 
-        fitted = calibrate(catalog, found, sorted({path.name for path in measured}))
+        fitted = calibrate(catalog, found, sorted({path.name for path in files}))
         command = write_overlay(fitted, calibrated)
         if as_json:
             click.echo(json.dumps({**found.as_json(), "calibration": fitted.as_json()}, indent=2, ensure_ascii=False))

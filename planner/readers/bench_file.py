@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from planner.errors import Fault, InputError
+from planner.readers.bounded import decoded, read_bounded
 
 MOST_BYTES = 50_000_000
 MOST_BRACKETS = 2_000_000
@@ -17,6 +17,7 @@ MOST_BRACKETS = 2_000_000
 MOST_DOCUMENTS = 2_000
 MOST_SEEN = 20_000
 """Values looked at when a key is searched for."""
+WANTED = "a benchmark's JSON file, without the single requests (vllm: leave out --save-detailed)"
 LEAN = "write it without the single requests (vllm: leave out --save-detailed), or keep the summary alone"
 
 
@@ -27,25 +28,10 @@ def read_documents(path: Path) -> list[Mapping[str, Any]]:
     deep or too often, truncated, or no object at all.
     """
     file = str(path)
-    try:
-        status = path.stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise InputError([Fault(file, None, "", "is a folder", f"give its files: '{file}/*.json'")])
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError([Fault(file, None, "", "is not a regular file", "give the path of a JSON or CSV file")])
-        if status.st_size > MOST_BYTES:
-            raise InputError([Fault(file, None, "", f"more than {MOST_BYTES:,} bytes", LEAN)])
-        with path.open("rb") as stream:
-            raw = stream.read(MOST_BYTES + 1)
-        if len(raw) > MOST_BYTES:
-            raise InputError([Fault(file, None, "", f"more than {MOST_BYTES:,} bytes", LEAN)])
-        if raw.count(b"{") + raw.count(b"[") > MOST_BRACKETS:
-            raise InputError([Fault(file, None, "", f"more than {MOST_BRACKETS:,} objects and lists", LEAN)])
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError([Fault(file, None, "", f"cannot be read: {error.strerror}", "check the path")]) from error
-    except UnicodeDecodeError as error:
-        raise InputError([Fault(file, None, "", "is not UTF-8 text", "give the JSON file as the tool wrote it")]) from error
+    raw = read_bounded(path, MOST_BYTES, WANTED)
+    if raw.count(b"{") + raw.count(b"[") > MOST_BRACKETS:
+        raise InputError([Fault(file, None, "", f"more than {MOST_BRACKETS:,} objects and lists", LEAN)])
+    text = decoded(raw, file, WANTED)
     found = _parsed(file, text)
     if not found:
         raise InputError([Fault(file, None, "", "holds no JSON object", "give the JSON file as the tool wrote it")])

@@ -172,11 +172,11 @@ def test_hostile_files_end_at_once(tmp_path: Path) -> None:
     huge = tmp_path / "huge.json"
     with huge.open("wb") as stream:
         stream.truncate(10**9)
-    assert "more than 50,000,000 bytes" in refused(huge)
+    assert "at most 50,000,000 bytes" in refused(huge)
     assert "objects and lists" in refused(write(tmp_path, "[" + "[]," * MOST_BRACKETS + "[]]"))
     os.mkfifo(tmp_path / "pipe.json")
     assert "not a regular file" in refused(tmp_path / "pipe.json") and "is a folder" in refused(tmp_path)
-    assert "cannot be read" in refused(tmp_path / "none.json")
+    assert "no such file" in refused(tmp_path / "none.json")
     assert "split the file" in refused(write(tmp_path, "{}" * (MOST_DOCUMENTS + 1)))
     assert "split the file" in refused(write(tmp_path, {"benchmarks": [1] * (MOST_DOCUMENTS + 1)}))
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
