@@ -30,6 +30,7 @@ GROUPINGS: dict[str, Callable[[Prediction], str]] = {
     "llm": lambda p: p.run.llm.id,
     "basis": lambda p: p.basis,
     "load": lambda p: p.run.load_kind,
+    "statistic": lambda p: p.run.metric.statistic,
 }
 """What errors are grouped by, and the key of a prediction in each grouping."""
 CHUNKING = frozenset({"vllm", "sglang", "tensorrt_llm", "llama_cpp"})
@@ -196,7 +197,7 @@ class Predictor:
             return seen
         if quantity == "throughput":
             return seen.req_per_s * replicas * tokens
-        statistic = run.metric.statistic if run.metric.statistic != "unstated" else "mean"
+        statistic = run.metric.statistic if run.metric.statistic != "unstated" else "p50"
         if quantity == "e2e":
             return NO_E2E_TAIL if statistic == "p99" else seen.ttft(statistic) + (o - 1.0) * seen.tpot(statistic)
         return seen.ttft(statistic) if quantity == "ttft" else seen.tpot(statistic)

@@ -17,7 +17,7 @@ GPUS = click.IntRange(1, 4096)
 
 @click.command()
 @click.argument("measured", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--by", type=click.Choice(["engine", "gpu", "llm", "basis", "load"]), default="engine", show_default=True,
+@click.option("--by", type=click.Choice(["engine", "gpu", "llm", "basis", "load", "statistic"]), default="engine", show_default=True,
               help="Group errors by.")
 @click.option("--llm", help="JSON files: model id, or the path of a config.json, where the file's own name is not known.")
 @click.option("--gpu", help="JSON files: accelerators of the whole deployment, e.g. 2xh100_sxm_80gb.")

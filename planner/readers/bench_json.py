@@ -150,7 +150,8 @@ def _guidellm(file: str, place: str, item: Mapping[str, Any], report: Mapping[st
     values += [("server_output_tok_s", rate, "tok/s")] if rate else []
     strategy: Any = next((s for part in ("config", "args") for s in found_below(item.get(part), "strategy") if isinstance(s, Mapping)), {})
     kind = text_at(strategy, "type_")
-    clients = number_at(strategy, "streams") or answered("request_concurrency", "mean")
+    limit = number_at(strategy, "max_concurrency") if kind != "throughput" else None
+    clients = number_at(strategy, "streams") or limit or answered("request_concurrency", "mean")
     asked = number_at(strategy, "rate") if kind in ("constant", "poisson", "async") else None
     totals = {word: count_at(metrics, "request_totals", word) or 0 for word in ("successful", "errored")}
     return BenchTest(

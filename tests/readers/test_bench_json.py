@@ -46,7 +46,10 @@ GUIDELLM: dict[str, Any] = {
                 "output_tokens_per_second": spread(600.0), "request_latency": spread(2.5),
             },
         }
-        for kind, strategy in (("concurrent", {"streams": 8}), ("poisson", {"rate": 2.5}), ("synchronous", {}), ("throughput", {}))
+        for kind, strategy in (
+            ("concurrent", {"streams": 8}), ("poisson", {"rate": 2.5}), ("synchronous", {}), ("throughput", {"max_concurrency": 512}),
+            ("concurrent", {"max_concurrency": 16}),
+        )
     ],
 }
 AIPERF: dict[str, Any] = {
@@ -119,7 +122,7 @@ def test_vllm_bench_latency_and_throughput(tmp_path: Path) -> None:
 def test_guidellm(tmp_path: Path) -> None:
     """TPOT is GuideLLM's inter-token latency: its own time per output token counts the wait for the first."""
     tests = read_bench_json(write(tmp_path, GUIDELLM))
-    assert [t.load for t in tests] == ["8", "2.5 requests/s (cv 1)", "1", "8"]
+    assert [t.load for t in tests] == ["8", "2.5 requests/s (cv 1)", "1", "8", "16"]
     first = tests[0]
     assert (first.model, first.input_tok, first.output_tok, first.failed_count) == ("Qwen/Qwen3-32B", 1000.0, 200.0, 4)
     values = {metric: value for metric, value, _ in first.values}
