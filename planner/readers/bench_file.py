@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ MOST_BYTES = 50_000_000
 MOST_BRACKETS = 2_000_000
 """Objects and lists take far more memory than the two bytes that open and close them."""
 MOST_DOCUMENTS = 2_000
+BLANKS = re.compile(r"\s*")
 MOST_SEEN = 20_000
 """Values looked at when a key is searched for."""
 WANTED = "a benchmark's JSON file, without the single requests (vllm: leave out --save-detailed)"
@@ -41,15 +43,14 @@ def read_documents(path: Path) -> list[Mapping[str, Any]]:
 def _parsed(file: str, text: str) -> list[Mapping[str, Any]]:
     decoder = json.JSONDecoder()
     found: list[Mapping[str, Any]] = []
-    at = 0
+    at, count = BLANKS.match(text).end(), 0  # type: ignore[union-attr]
     try:
         while at < len(text):
-            if text[at].isspace():
-                at += 1
-                continue
             value, at = decoder.raw_decode(text, at)
+            at = BLANKS.match(text, at).end()  # type: ignore[union-attr]
+            count += 1
             found += [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
-            if len(found) > MOST_DOCUMENTS:
+            if max(len(found), count) > MOST_DOCUMENTS:
                 raise InputError([Fault(file, None, "", f"more than {MOST_DOCUMENTS:,} tests", "split the file")])
     except json.JSONDecodeError as error:
         what = f"is not JSON here: {error.msg}"

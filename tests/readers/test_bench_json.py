@@ -181,6 +181,8 @@ def test_hostile_files_end_at_once(tmp_path: Path) -> None:
     assert "not a regular file" in refused(tmp_path / "pipe.json") and "is a folder" in refused(tmp_path)
     assert "no such file" in refused(tmp_path / "none.json")
     assert "split the file" in refused(write(tmp_path, "{}" * (MOST_DOCUMENTS + 1)))
+    assert "split the file" in refused(write(tmp_path, "1 " * 20_000_000))
+    assert "no JSON object" in refused(write(tmp_path, " " * 40_000_000))
     assert "split the file" in refused(write(tmp_path, {"benchmarks": [1] * (MOST_DOCUMENTS + 1)}))
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
     assert "UTF-8" in refused(tmp_path / "bytes.json")
