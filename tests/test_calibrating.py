@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -171,6 +172,13 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         main(["validate", str(tmp_path / "mine.csv"), "--calibrate", str(out)])
     shown = capsys.readouterr().out
     assert stop.value.code == 0 and out.exists() and "vllm on hopper: 24 rows of 8 tests" in shown and "--catalog" in shown
+    with pytest.raises(SystemExit):
+        main([
+            "estimate", "--llm", "llama_3.1_8b", "--gpu", "h100_sxm_80gb", "--weights", "bf16", "--input", "1024", "--output", "128",
+            "--json", "--catalog", str(tmp_path),
+        ])
+    told = json.loads(capsys.readouterr().out)
+    assert told["basis"] == "measured" and set(told["efficiency_rows"]) <= set(re.findall(r"id: (\S+)", out.read_text()))
     out.unlink()
     with pytest.raises(SystemExit) as stop:
         main(["validate", str(tmp_path / "mine.csv"), "--calibrate", str(out), "--json"])
