@@ -17,6 +17,7 @@ from planner.readers.yaml_file import read_yaml, read_yaml_fast, validate
 from planner.schema.efficiency import EfficiencyRow, LinkRow
 from planner.schema.engine import EngineProfile
 from planner.schema.hardware import Gpu, Node, Region
+from planner.schema.interconnect import ChipMemoryRow, HostPathRow, NvlinkRow, PciePathRow
 from planner.schema.llm import KvFormat, Llm, WeightFormat
 from planner.schema.planning import PlanningFigure
 from planner.schema.prices import ApiRow, OperatingRow, OwnRow, RentRow, SnapshotInfo
@@ -76,6 +77,16 @@ def digest_of(files: tuple[Path, ...]) -> str:
 
 
 @dataclass(frozen=True)
+class Interconnect:
+    """Links between accelerators, and the memories on their chips."""
+
+    nvlinks: tuple[NvlinkRow, ...]
+    pcie_paths: tuple[PciePathRow, ...]
+    host_paths: tuple[HostPathRow, ...]
+    chip_memories: tuple[ChipMemoryRow, ...]
+
+
+@dataclass(frozen=True)
 class Catalog:
     """Hardware, formats, engines, efficiencies, models and price snapshots. Models and snapshots are read when asked for."""
 
@@ -99,6 +110,24 @@ class Catalog:
     def model_files(self) -> Mapping[str, Path]:
         """Model id → its file; an overlay's file wins."""
         return {path.stem: path for root in self.roots for path in sorted((root / "workloads" / "models").glob("*.yaml"))}
+
+    @cached_property
+    def interconnect(self) -> Interconnect:
+        """The rows of `hardware/interconnect.yaml`, an overlay's winning by id; faults of a file are `InputError`."""
+        parsed: dict[Path, Any] = {}
+
+        def rows(key: str, model: type[Row]) -> tuple[Row, ...]:
+            found: dict[str, Row] = {}
+            for root in self.roots:
+                path = root / "hardware" / "interconnect.yaml"
+                if path.is_file():
+                    found |= {row.id: row for row in _read_list(path, model, key, parsed)}  # type: ignore[attr-defined]
+            return tuple(found.values())
+
+        return Interconnect(
+            rows("nvlinks", NvlinkRow), rows("pcie_paths", PciePathRow), rows("host_paths", HostPathRow),
+            rows("chip_memories", ChipMemoryRow),
+        )
 
     def llm_ids(self) -> tuple[str, ...]:
         """Return the ids of every model known."""
