@@ -149,12 +149,11 @@ class Predictor:
         return self._value(run, step)
 
     def _step_of(self, run: MeasuredRun) -> tuple[StepModel, str]:
-        version = version_of(run)
-        key = (run.llm.id, run.weights.id, run.kv.id, run.engine, version, run.gpu.id, run.tp, run.pp)
+        key = (run.llm.id, run.weights.id, run.kv.id, run.engine, run.gpu.id, run.tp, run.pp)
         if key not in self._step:
             work, rows = self._work_of(run), self.catalog
             chunk = self._chunk_tok(run)
-            timed = timed_replica(rows.efficiency, rows.links, work, run.gpu, run.weights, run.engine, run.tp, run.pp, chunk, version)
+            timed = timed_replica(rows.efficiency, rows.links, work, run.gpu, run.weights, run.engine, run.tp, run.pp, chunk)
             self._step[key] = (timed.step, timed.chosen.band.basis)
         return self._step[key]
 

@@ -162,11 +162,9 @@ class TimedReplica:
 
 def timed_replica(
     efficiency: Iterable[EfficiencyRow], links: Sequence[LinkRow], work: Work, gpu: Gpu, weights: WeightFormat, engine: str,
-    tp: int, pp: int, chunk_tok: float, version: str | None = None,
+    tp: int, pp: int, chunk_tok: float,
 ) -> TimedReplica:
     """Return the timer of tp × pp such GPUs under an engine, joined by the accelerator's own links.
-
-    `version` of the engine is what a measurement ran; no row of constants tells versions apart yet.
 
     Raises `InputError` where no peak, no constants or no link are known.
     """
