@@ -353,7 +353,8 @@ def fit_footprint(
 def split_fault(fp: Footprint, tp: int) -> Fault:
     """Return why a model cannot be split over `tp` GPUs, with the sizes that can."""
     cure = f"valid: {', '.join(map(str, fp.tp_sizes))}" if fp.tp_sizes else "let the ranks divide the experts"
-    obstacles = list(tp_obstacles(fp.llm, tp, fp.group_size, fp.extras.experts_are_whole, fp.extras.dp, fp.extras.tower_is_whole))
+    x = fp.extras
+    obstacles = list(dict.fromkeys(tp_obstacles(fp.llm, tp, fp.group_size, x.experts_are_whole, x.dp, x.tower_is_whole)))
     if fp.engine.max_tp < tp and not obstacles:
         obstacles = [f"{fp.engine.name} splits by layer only" if fp.engine.max_tp == 1 else f"{fp.engine.name} goes to {fp.engine.max_tp}"]
     return Fault("", None, "tp", f"{fp.llm.id} cannot be split over {tp} GPUs by tensor: {'; '.join(obstacles)}", cure)
