@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from planner.catalog import load_catalog
 from planner.schema.hardware import Gpu, Node, Region
 from planner.schema.llm import Component, KvFormat, WeightFormat
 
@@ -346,3 +347,12 @@ def test_every_format_names_all_components_and_its_quality(weights: WeightFormat
 def test_kv_formats(kv_cache: str, bytes_per_value: float) -> None:
     """llama.cpp stores 32 values in 34 bytes (q8_0) or 18 (q4_0)."""
     assert KV[kv_cache].bytes_per_value == bytes_per_value
+
+
+@pytest.mark.parametrize(("weights", "file_gb"), [("fp8_block_mxfp4", 865), ("fp8_nvfp4", 913.09)])
+def test_formats_that_divide_experts_from_the_rest(weights: str, file_gb: float) -> None:
+    """DeepSeek-V4-Pro as published and as NVIDIA's copy (vllm-project/recipes#779), with one more layer of experts: the MTP layer."""
+    bits, params = WEIGHTS[weights].bits_per_weight, load_catalog().llm("deepseek_v4_pro").params
+    counted = sum(value * bits[name] for name, value in params.by_component.items()) / 8
+    mtp = params.experts_count / 61 * bits["experts"] / 8
+    assert (counted + mtp) / 1e9 == pytest.approx(file_gb, rel=0.002)
