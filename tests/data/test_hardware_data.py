@@ -355,4 +355,4 @@ def test_formats_that_divide_experts_from_the_rest(weights: str, file_gb: float)
     bits, params = WEIGHTS[weights].bits_per_weight, load_catalog().llm("deepseek_v4_pro").params
     counted = sum(value * bits[name] for name, value in params.by_component.items()) / 8
     mtp = params.experts_count / 61 * bits["experts"] / 8
-    assert (counted + mtp) / 1e9 == pytest.approx(file_gb, rel=0.002)
+    assert (counted + mtp) / 1e9 == pytest.approx(file_gb, rel=0.0025)
