@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.catalog import Catalog
@@ -58,11 +58,11 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
     if pcie:
         p = pcie[0]
         rate = f" at {number(p.gpu.pcie_gb_per_s)} GB/s" if p.gpu.pcie_gb_per_s else ""
-        found.append(SizeWarning(
-            "tensor_parallel_over_pcie",
-            f"{p.gpu_count} x {p.gpu.name} have no fast link: "
-            f"tensor parallelism crosses PCIe{rate} twice a layer and may be slower than fewer GPUs",
-        ))
+        joined = p.gpu.fast_link_max_gpu_count or 1
+        what = f"{p.gpu_count} x {p.gpu.name} have no fast link: tensor parallelism crosses PCIe{rate}"
+        if joined > 1:
+            what = f"the fast link joins {joined} x {p.gpu.name}: tensor parallelism over {p.tp} leaves it"
+        found.append(SizeWarning("tensor_parallel_over_pcie", f"{what} twice a layer and may be slower than fewer GPUs"))
     full = [p for p in shown if p.fits and p.answer.per_gpu_bytes > HIGH_FILL_FRAC * _gpu_bytes(p.gpu)]
     if full:
         p = full[0]
@@ -89,7 +89,7 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
             f"{number(label[0].memory_label_gb)} GB of the label are taken as 10^9 bytes each",
         ))
     if named:
-        found += _of_one_gpu(q, places[0])
+        found += [*_of_margin(q, places[0]), *_of_one_gpu(q, places[0])]
     if named and kv_needs_fp4(q.kv) and "fp4" not in places[0].gpu.dense_tflop_per_s:
         found.append(SizeWarning(
             "kv_format_needs_fp4", f"{places[0].gpu.name} has no 4-bit floating point: no engine is known to keep {q.kv.id} there"
@@ -103,6 +103,22 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
                 "and an engine without a dequantising kernel needs them in 16 bit",
             ))
     return found
+
+
+def _of_margin(q: Question, p: Placement) -> list[SizeWarning]:
+    """What the engine would start by itself and only the margin refuses, split as it was split here."""
+    if p.fits or not q.margin_frac:
+        return []
+    bare = place(replace(q, margin_frac=0.0), p.gpu, p.gpu_count, p.tp, p.pp)
+    if bare is None or not bare.fits:
+        return []
+    need, room = bare.answer.per_gpu_bytes, bare.answer.usable_bytes_per_gpu
+    return [SizeWarning(
+        "margin_refuses",
+        f"{p.gpu_count} x {p.gpu.name}: {q.engine.name} would start, {gb(need)} in the {gb(room)} of one that it takes by itself; only the "
+        f"margin of {percent(q.margin_frac)} (--margin-frac) refuses it, which is kept for what no count knows: it would hold "
+        f"{plural(bare.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens at most",
+    )]
 
 
 def _of_one_gpu(q: Question, p: Placement) -> list[SizeWarning]:
