@@ -25,6 +25,12 @@ QWEN15_32B = qwen2_class(64, 5120, 27392, 40, 8, 32768)
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 QWEN25_72B_AWQ = qwen2_class(80, 8192, 29568, 64, 8, 128000, quantization_config=AWQ)
 QWEN2_72B_AWQ = qwen2_class(80, 8192, 29696, 64, 8, 32768, quantization_config=AWQ)
+TOWER_25 = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3456, "num_heads": 16, "out_hidden_size": 8192, "patch_size": 14}
+TOWER_2 = {"depth": 32, "embed_dim": 1280, "hidden_size": 8192, "mlp_ratio": 4, "num_heads": 16, "patch_size": 14}
+AWQ_VL = {**AWQ, "modules_to_not_convert": ["visual"]}
+QWEN25_VL_72B_AWQ = {**QWEN25_72B_AWQ, "model_type": "qwen2_5_vl", "vision_config": TOWER_25, "quantization_config": AWQ_VL}
+QWEN2_VL_72B_AWQ = {**QWEN2_72B_AWQ, "model_type": "qwen2_vl", "vision_config": TOWER_2, "quantization_config": AWQ_VL}
+QWEN25_VL_72B = {key: value for key, value in QWEN25_VL_72B_AWQ.items() if key != "quantization_config"} | {"torch_dtype": "bfloat16"}
 LLAMA_33B = {
     "model_type": "llama", "num_hidden_layers": 60, "hidden_size": 6656, "intermediate_size": 17920, "num_attention_heads": 52,
     "num_key_value_heads": 52, "vocab_size": 32000, "max_position_embeddings": 2048, "tie_word_embeddings": False,

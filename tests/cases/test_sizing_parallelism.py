@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sizing_asked import LLAMA_33B, NO_MARGIN, QWEN2_72B_AWQ, QWEN15_32B, QWEN25_72B_AWQ, Size, load, on, said, told, written
+from sizing_asked import (
+    LLAMA_33B,
+    NO_MARGIN,
+    QWEN2_VL_72B_AWQ,
+    QWEN15_32B,
+    QWEN25_72B_AWQ,
+    QWEN25_VL_72B,
+    QWEN25_VL_72B_AWQ,
+    Size,
+    load,
+    on,
+    said,
+    told,
+    written,
+)
 
 K3 = (*load("kimi_k3", "fp8_block", 8192), "--weights-gb", "2820", "--whole-tower")
 
@@ -45,12 +60,18 @@ def test_a_tower_that_does_not_divide_is_told_how(size: Size) -> None:
 
 
 def test_fifty_two_heads_over_three_cards(size: Size, tmp_path: Path) -> None:
-    """O13, vllm-project/vllm#414: 52 mod 3 = 1; 1, 2, 4, 13, 26 and 52 are valid. Four V100 32 GB hold LLaMA-33B; eight are invalid too."""
+    """O13, vllm-project/vllm#414: 52 mod 3 = 1; 1, 2, 4, 13, 26 and 52 are valid, and four V100 32 GB hold LLaMA-33B.
+
+    Two divide the heads, but 65.1 GB of FP16 are 32.5 each, with nothing left of 34.1: two are for a smaller format. TP 8 is
+    invalid too (vllm-project/vllm#2652).
+    """
     model = written(tmp_path, "llama-33b", LLAMA_33B)
     three = size(*load(model, "fp16", 2048), *on("v100_sxm_32gb", 3, "--tp", "3"))
     assert three["exit"] == 2 and "52 heads do not divide by 3" in three["err"] and "valid: 1, 2, 4, 13, 26, 52" in three["err"]
     four = size(*load(model, "fp16", 2048), *on("v100_sxm_32gb", 4, "--tp", "4"))
     assert four["placements"][0]["fits"] is True and four["weights_bytes"] / 1e9 == pytest.approx(66, rel=0.02)
+    two = size(*load(model, "fp16", 2048), *on("v100_sxm_32gb", 2, "--tp", "2"))
+    assert two["exit"] == 1 and two["placements"][0]["terms_per_gpu"]["weights"] == pytest.approx(32.5e9, rel=0.001)
     eight = size(*load(model, "fp16", 2048), *on("v100_sxm_32gb", 8, "--tp", "8"))
     assert eight["exit"] == 2 and "52 heads do not divide by 8" in eight["err"]
     assert "2 replicas of TP 4" in eight["err"]
@@ -65,18 +86,25 @@ def test_six_cards_do_not_divide_sixty_four_heads(size: Size) -> None:
     assert (staged["tp"], staged["pp"]) == (1, 6)
 
 
-def test_quantisation_blocks_forbid_a_split(size: Size, tmp_path: Path) -> None:
-    """O15, vllm-project/vllm#13640: 29,568 / 2 = 14,784 is no multiple of 128 (115.5): AWQ of Qwen2.5-72B runs on one card only.
+@pytest.mark.parametrize("config", [QWEN25_VL_72B_AWQ, QWEN25_72B_AWQ], ids=["vl", "text"])
+def test_quantisation_blocks_forbid_a_split(size: Size, tmp_path: Path, config: dict[str, Any]) -> None:
+    """O15, vllm-project/vllm#13640: 29,568 / 2 = 14,784 is no multiple of 128 (115.5): AWQ of Qwen2.5-VL-72B runs on one card only.
 
-    Qwen2-72B (29,696 wide, 116 groups a half) works with the same command on the same cards.
+    An A800 has the memory of an A100. The text model has the same width.
     """
-    model = written(tmp_path, "qwen2.5-72b-awq", QWEN25_72B_AWQ)
-    two = size(*load(model, "awq_int4", 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))
+    model = written(tmp_path, "qwen2.5-72b-awq", config)
+    two = size(*load(model, None, 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))
     assert two["exit"] == 2 and "29,568 / 2 = 14,784 is no multiple of the quantisation group of 128" in two["err"]
-    assert size(*load(model, "awq_int4", 8192), *on("a100_sxm_80gb", 1))["placements"][0]["fits"] is True
-    older = written(tmp_path, "qwen2-72b-awq", QWEN2_72B_AWQ)
-    assert size(*load(older, "awq_int4", 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))["placements"][0]["fits"] is True
-    assert size(*load(model, "fp8", 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))["placements"][0]["fits"] is True
+    assert "valid: 1;" in two["err"]
+    assert size(*load(model, None, 8192), *on("a100_sxm_80gb", 1))["placements"][0]["verdict"] == "fits"
+
+
+def test_the_generation_before_and_other_formats_split(size: Size, tmp_path: Path) -> None:
+    """O15: Qwen2-VL-72B (29,696 wide, 116 groups a half) works with the same command; so does the later one in another format."""
+    older = written(tmp_path, "qwen2-vl-72b-awq", QWEN2_VL_72B_AWQ)
+    assert size(*load(older, None, 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))["placements"][0]["verdict"] == "fits"
+    plain = written(tmp_path, "qwen2.5-vl-72b", QWEN25_VL_72B)
+    assert size(*load(plain, "fp8", 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))["placements"][0]["verdict"] == "fits"
 
 
 def test_three_cards_are_no_answer_for_sixty_four_heads(size: Size) -> None:
