@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 from sizing_asked import GIB, NO_MARGIN, QWEN_72B, Size, llama_405b_of_july_2024, load, on, said, told, written
 
+from planner.catalog import load_catalog
+from planner.physics.gguf import BITS, wanted_type
+from planner.schema.llm import GgufTensor
+
 
 def test_same_size_class_eight_times_the_cache(size: Size, tmp_path: Path) -> None:
     """O01, ggml-org/llama.cpp#6032: 2 x 80 x 64 x 128 x 2 B x 8,192 = 20.0 GiB for Qwen-72B (MHA), 2.5 GiB for Llama-70B (8 KV heads)."""
@@ -164,6 +168,23 @@ def test_ollama_reserves_every_slot(size: Size, context: int, kv_tok: int, kv_gi
         assert (found["kv_bytes"] + found["weights_bytes"]) / GIB == pytest.approx(20.6, abs=0.05)
 
 
+def test_a_whole_layer_of_deepseek_r1_on_the_gpu() -> None:
+    """O10: 7,106.67 MiB of weights a layer offloaded, logged: one with its down matrices in Q6_K; 7,106.61 without its norms.
+
+    256 experts of 2 x 4.5 and 1 x 6.5625 bits, the shared one alike, the router in 32 bit, attention in 4.5.
+    """
+    catalog = load_catalog()
+    llm, recipe = catalog.llm("deepseek_r1"), catalog.weight_format("q4_k_m").gguf
+    [moe] = [group for group in llm.mlp if group.kind == "moe"]
+    assert recipe is not None and moe.expert_count == 256
+    kinds: tuple[GgufTensor, ...] = ("ffn_gate", "ffn_up", "ffn_down")
+    bits = sum(BITS[wanted_type(llm, recipe, kind, llm.layer_count - 1, llm.layer_count)] for kind in kinds)
+    expert = llm.hidden_size * moe.expert_intermediate_size * bits / 8
+    router = llm.hidden_size * moe.expert_count * 4
+    attention = llm.params.attention_count / llm.layer_count * 4.5 / 8
+    assert (257 * expert + router + attention) / 2**20 == pytest.approx(7106.67, rel=1e-4)
+
+
 def test_the_engine_decides_what_mla_costs(size: Size) -> None:
     """O10, ollama/ollama#8447: 61 x (24,576 + 16,384) x 2 B x 2,048 = 9,760 MiB where the latent is expanded, 137.25 where not: 71 x."""
     expanded = size(*load("deepseek_r1", "q4_k_m", 2048), "--engine", "llama_cpp")
@@ -223,6 +244,24 @@ def test_four_h100_hold_them_tightly_once_the_sequences_are_bounded(size: Size) 
     default, bounded = size(*asked)["placements"][0], size(*asked, "--max-sequences", "256")["placements"][0]
     assert default["fits"] is False and (default["bytes_per_gpu"] - default["usable_bytes_per_gpu"]) / 1e9 == pytest.approx(1.07, abs=0.1)
     assert bounded["verdict"] == "barely" and bounded["max_sequences"] == 5 and bounded["tp"] == 4
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "kv", "verdict"),
+    [
+        ("h100_sxm_80gb", 1, "fp8", "does not fit"), ("h100_sxm_80gb", 2, "fp8", "does not fit"),
+        ("h100_sxm_80gb", 4, "fp16", "only the margin"), ("h100_sxm_80gb", 4, "fp8", "fits"),
+        ("h200_sxm_141gb", 2, "fp16", "does not fit"), ("h200_sxm_141gb", 2, "fp8", "fits"),
+    ],
+)
+def test_the_five_people_as_a_user_asks(size: Size, gpu: str, count: int, kv: str, verdict: str) -> None:
+    """O16 with nothing set: "no", "no", "tightly" (vLLM would start; only our margin refuses), "comfortable", "no", "yes with FP8 KV"."""
+    found = size(*load("llama_3.3_70b_instruct", "fp8", 131072, 5, kv), *on(gpu, count))
+    placed = found["placements"][0]["verdict"]
+    assert placed == ("does not fit" if verdict == "only the margin" else verdict)
+    assert ("margin_refuses" in told(found)) is (verdict == "only the margin")
+    if verdict == "only the margin":
+        assert "5 sessions of 131,072 tokens at most" in said(found, "margin_refuses")
 
 
 def test_a_context_that_one_card_cannot_hold(size: Size) -> None:
@@ -322,6 +361,23 @@ def test_the_same_by_our_own_count(size: Size, llm: str, weights: str, counted_g
     if not fits:
         tight = ("--engine", "vllm_0.19", "--memory-frac", "0.95", "--max-sequences", "16", *NO_MARGIN)
         assert size(*load(llm, weights, 8192), *on("gb10_128gb", 2), *tight)["placements"][0]["verdict"] == "barely"
+
+
+@pytest.mark.parametrize(
+    ("llm", "weights", "count", "verdict"),
+    [
+        ("gpt_oss_120b", "mxfp4", 1, "fits"), ("command_r_plus_08_2024", "bf16", 1, "does not fit"),
+        ("command_r_plus_08_2024", "bf16", 2, "only the margin"), ("llama_3.3_70b_instruct", "bf16", 1, "does not fit"),
+        ("llama_3.3_70b_instruct", "bf16", 2, "fits"), ("llama_3.1_405b", "nvfp4", 1, "does not fit"),
+        ("llama_3.1_405b", "nvfp4", 2, "does not fit"),
+    ],
+)
+def test_the_small_machines_as_a_user_asks(size: Size, llm: str, weights: str, count: int, verdict: str) -> None:
+    """X11 with nothing set: 208 GB of Command R+ make 116.4 GB each, over our margin's 111.1 and under the 120 usable of the case."""
+    found = size(*load(llm, weights, 8192), *on("gb10_128gb", count))
+    assert found["placements"][0]["verdict"] == ("does not fit" if verdict == "only the margin" else verdict)
+    assert ("margin_refuses" in told(found)) is (verdict == "only the margin")
+    assert verdict != "only the margin" or "116.4 GB in the 120.2 GB" in said(found, "margin_refuses")
 
 
 def test_mxfp4_leaves_a_dense_model_in_16_bit(size: Size) -> None:
