@@ -89,7 +89,7 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
             f"{number(label[0].memory_label_gb)} GB of the label are taken as 10^9 bytes each",
         ))
     if named:
-        found += [*_of_margin(q, places[0]), *_of_one_gpu(q, places[0])]
+        found += [*_of_margin(q, places), *_of_one_gpu(q, places[0])]
     if named and kv_needs_fp4(q.kv) and "fp4" not in places[0].gpu.dense_tflop_per_s:
         found.append(SizeWarning(
             "kv_format_needs_fp4", f"{places[0].gpu.name} has no 4-bit floating point: no engine is known to keep {q.kv.id} there"
@@ -105,20 +105,20 @@ def warnings(question: Question, need: MemoryTerms, places: Sequence[Placement],
     return found
 
 
-def _of_margin(q: Question, p: Placement) -> list[SizeWarning]:
-    """What the engine would start by itself and only the margin refuses, split as it was split here."""
-    if p.fits or not q.margin_frac:
-        return []
-    bare = place(replace(q, margin_frac=0.0), p.gpu, p.gpu_count, p.tp, p.pp)
-    if bare is None or not bare.fits:
-        return []
-    need, room = bare.answer.per_gpu_bytes, bare.answer.usable_bytes_per_gpu
-    return [SizeWarning(
-        "margin_refuses",
-        f"{p.gpu_count} x {p.gpu.name}: {q.engine.name} would start, {gb(need)} in the {gb(room)} of one that it takes by itself; only the "
-        f"margin of {percent(q.margin_frac)} (--margin-frac) refuses it, which is kept for what no count knows: it would hold "
-        f"{plural(bare.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens at most",
-    )]
+def _of_margin(q: Question, places: Sequence[Placement]) -> list[SizeWarning]:
+    """The first placement that the engine would start by itself and that only the margin refuses, split as it was split here."""
+    for p in places if q.margin_frac else ():
+        bare = None if p.fits else place(replace(q, margin_frac=0.0), p.gpu, p.gpu_count, p.tp, p.pp)
+        if bare is None or not bare.fits:
+            continue
+        need, room = bare.answer.per_gpu_bytes, bare.answer.usable_bytes_per_gpu
+        return [SizeWarning(
+            "margin_refuses",
+            f"{p.gpu_count} x {p.gpu.name}: {q.engine.name} would start, {gb(need)} in the {gb(room)} of one that it takes by itself; "
+            f"only the margin of {percent(q.margin_frac)} (--margin-frac) refuses it, which is kept for what no count knows: it would "
+            f"hold {plural(bare.answer.max_sequences, 'session')} of {count(q.context_tok)} tokens at most",
+        )]
+    return []
 
 
 def _of_one_gpu(q: Question, p: Placement) -> list[SizeWarning]:

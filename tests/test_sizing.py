@@ -212,6 +212,20 @@ def test_barely_is_not_worth_deploying() -> None:
     assert "barely_fits" in warned(bare, "a100_sxm_80gb", 2) and "barely_fits" not in warned(bare, "a100_sxm_80gb", 4)
 
 
+@pytest.mark.parametrize(
+    ("gpu", "count", "is_told"),
+    [("h20_96gb", 8, True), ("h20_96gb", None, True), ("h20_96gb", 4, False), ("h800_sxm_80gb", 8, False), ("h200_sxm_141gb", 8, False)],
+)
+def test_what_only_the_margin_refuses_is_told(gpu: str, count: int | None, is_told: bool) -> None:
+    """DeepSeek-V3 in FP8: eight H20 hold it in vLLM's 0.92 of a card, not in 0.85; fewer or smaller cards never, H200 with the margin."""
+    q = question("deepseek_v3", "fp8", context_tok=4096, concurrency=1)
+    assert ("margin_refuses" in warned(q, gpu, count)) is is_told
+    bare = question("deepseek_v3", "fp8", context_tok=4096, concurrency=1, margin_frac=0.0)
+    assert "margin_refuses" not in warned(bare, gpu, count)
+    tight = question("deepseek_v3", "fp8", context_tok=4096, concurrency=1, memory_frac=0.85)
+    assert "margin_refuses" not in warned(tight, gpu, count)
+
+
 def test_the_sum_adds_up_on_paper() -> None:
     """The printed parts, rounded to a tenth, add up to the printed whole in GB and in GiB."""
     for q in (question(), question("deepseek_v3", "fp8", context_tok=4001), question("gemma_3_27b", "bf16", context_tok=100_000)):
