@@ -90,21 +90,21 @@ def test_six_cards_do_not_divide_sixty_four_heads(size: Size) -> None:
 def test_quantisation_blocks_forbid_a_split(size: Size, tmp_path: Path, config: dict[str, Any]) -> None:
     """O15, vllm-project/vllm#13640: 29,568 / 2 = 14,784 is no multiple of 128 (115.5): AWQ of Qwen2.5-VL-72B runs on one card only.
 
-    An A800 has the memory of an A100. The text model has the same width.
+    The text model has the same width.
     """
     model = written(tmp_path, "qwen2.5-72b-awq", config)
-    two = size(*load(model, None, 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))
+    two = size(*load(model, None, 8192), *on("a800_sxm_80gb", 2, "--tp", "2"))
     assert two["exit"] == 2 and "29,568 / 2 = 14,784 is no multiple of the quantisation group of 128" in two["err"]
     assert "valid: 1;" in two["err"]
-    assert size(*load(model, None, 8192), *on("a100_sxm_80gb", 1))["placements"][0]["verdict"] == "fits"
+    assert size(*load(model, None, 8192), *on("a800_sxm_80gb", 1))["placements"][0]["verdict"] == "fits"
 
 
 def test_the_generation_before_and_other_formats_split(size: Size, tmp_path: Path) -> None:
     """O15: Qwen2-VL-72B (29,696 wide, 116 groups a half) works with the same command; so does the later one in another format."""
     older = written(tmp_path, "qwen2-vl-72b-awq", QWEN2_VL_72B_AWQ)
-    assert size(*load(older, None, 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))["placements"][0]["verdict"] == "fits"
+    assert size(*load(older, None, 8192), *on("a800_sxm_80gb", 2, "--tp", "2"))["placements"][0]["verdict"] == "fits"
     plain = written(tmp_path, "qwen2.5-vl-72b", QWEN25_VL_72B)
-    assert size(*load(plain, "fp8", 8192), *on("a100_sxm_80gb", 2, "--tp", "2"))["placements"][0]["verdict"] == "fits"
+    assert size(*load(plain, "fp8", 8192), *on("a800_sxm_80gb", 2, "--tp", "2"))["placements"][0]["verdict"] == "fits"
 
 
 def test_three_cards_are_no_answer_for_sixty_four_heads(size: Size) -> None:
